@@ -1,0 +1,110 @@
+# Slipway's targets. `make` alone lists them.
+#
+# Everything that is built lands in bin/ and dist/; compiled packages stay in
+# Go's own cache, so that a second run takes seconds. Tools are pinned in
+# tools/go.mod, a module of its own, and never touch the versions that the
+# binary is built from.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO    ?= go
+BIN   := bin
+DIST  := dist
+TOOLS := $(BIN)/tools
+
+# The released version: the git tag where there is one, otherwise what
+# internal/version says.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/slipway-dev/slipway/internal/version.Version=$(VERSION))
+
+# The operator's image. `make docker-build docker-push IMG=registry/name:tag`.
+IMG ?=
+# The namespace that `make deploy` installs the operator into.
+NAMESPACE ?= llm-system
+
+##@ Build
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z][a-z-]*:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/slipway, one static binary
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/slipway
+	@echo "built $(BIN)/slipway"
+
+.PHONY: install
+install: build ## Link bin/slipway (and kubectl-slipway, the kubectl plugin) into /usr/local/bin
+	@ln -sf "$(CURDIR)/$(BIN)/slipway" /usr/local/bin/slipway
+	@ln -sf "$(CURDIR)/$(BIN)/slipway" /usr/local/bin/kubectl-slipway
+
+.PHONY: clean
+clean: ## Remove bin/ and dist/
+	@rm -rf $(BIN) $(DIST)
+
+##@ Test
+
+.PHONY: test
+test: verify-generate ## Run every test
+	@$(GO) vet ./...
+	@$(GO) test ./...
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster
+	@$(GO) test ./api/... ./cmd/... ./internal/... ./helm-charts/... ./test/arch/...
+
+.PHONY: bench
+bench: ## Measure the budgets beside a bare client
+	@$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Run golangci-lint, at the version pinned in tools/go.mod
+	@$(TOOLS)/golangci-lint run ./...
+
+##@ Generate
+
+.PHONY: generate
+generate: $(TOOLS)/controller-gen ## Write what is generated: deep copies, CRDs, RBAC, the chart's copies of them
+	@CONTROLLER_GEN=$(TOOLS)/controller-gen $(GO) run ./internal/tools/generate
+
+.PHONY: manifests
+manifests: generate ## The same as generate, under the name that the specification uses
+
+.PHONY: verify-generate
+verify-generate: $(TOOLS)/controller-gen ## Fail if anything generated is stale
+	@CONTROLLER_GEN=$(TOOLS)/controller-gen $(GO) run ./internal/tools/generate -check
+
+$(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
+	@echo "building golangci-lint (once; several minutes on a small machine)"
+	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TOOLS)/controller-gen: tools/go.mod tools/go.sum
+	@echo "building controller-gen (once)"
+	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+##@ Image and installation
+
+.PHONY: docker-build
+docker-build: require-img ## Build the image IMG for amd64 and arm64 into dist/, without Docker
+	@VERSION='$(VERSION)' $(GO) run ./internal/tools/images build -output $(DIST)/image $(IMG)
+
+.PHONY: docker-push
+docker-push: require-img ## Push the image IMG that docker-build made, without Docker
+	@$(GO) run ./internal/tools/images push -input $(DIST)/image $(IMG)
+
+.PHONY: deploy
+deploy: require-img build ## Install the operator with image IMG into the current cluster
+	@$(BIN)/slipway install -n $(NAMESPACE) --image $(IMG)
+
+.PHONY: undeploy
+undeploy: build ## Uninstall the operator from the current cluster
+	@$(BIN)/slipway uninstall -n $(NAMESPACE)
+
+.PHONY: require-img
+require-img:
+	@test -n "$(IMG)" || { echo "say which image, as in: make $(or $(firstword $(MAKECMDGOALS)),docker-build) IMG=registry.example.com/llm-operator:v0.1.0" >&2; exit 1; }
