@@ -69,23 +69,25 @@ lint: $(TOOLS)/golangci-lint ## Run golangci-lint, at the version pinned in tool
 ##@ Generate
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen ## Write what is generated: deep copies, CRDs, RBAC, the chart's copies of them
-	@CONTROLLER_GEN=$(TOOLS)/controller-gen $(GO) run ./internal/tools/generate
+generate: $(TOOLS)/generate ## Write what is generated: deep copies, CRDs, RBAC, the chart's copies of them
+	@$(TOOLS)/generate
 
 .PHONY: manifests
 manifests: generate ## The same as generate, under the name that the specification uses
 
 .PHONY: verify-generate
-verify-generate: $(TOOLS)/controller-gen ## Fail if anything generated is stale
-	@CONTROLLER_GEN=$(TOOLS)/controller-gen $(GO) run ./internal/tools/generate -check
+verify-generate: $(TOOLS)/generate ## Fail if anything generated is stale
+	@$(TOOLS)/generate -check
 
 $(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
 	@echo "building golangci-lint (once; several minutes on a small machine)"
 	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-$(TOOLS)/controller-gen: tools/go.mod tools/go.sum
-	@echo "building controller-gen (once)"
-	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+# tools/generate runs the generators of controller-gen, at the version pinned in
+# tools/go.mod.
+$(TOOLS)/generate: tools/go.mod tools/go.sum $(wildcard tools/generate/*.go)
+	@echo "building the generators (once)"
+	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ ./generate
 
 ##@ Image and installation
 
