@@ -62,6 +62,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.AddCommand(
+		newSimulator(streams),
 		newVersion(streams),
 	)
 	return root

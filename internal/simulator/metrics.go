@@ -1,0 +1,277 @@
+package simulator
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-dev/slipway/internal/openai"
+)
+
+// Bucket bounds of vLLM's histograms, in seconds or tokens.
+var (
+	firstTokenBuckets = []float64{
+		0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
+	}
+	latencyBuckets = []float64{
+		0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
+	}
+	tokenBuckets = []float64{
+		0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+	}
+)
+
+// countBuckets are vLLM's bounds for numbers of tokens: 1, 2 and 5 times each
+// power of ten, up to the model's length.
+func countBuckets(modelLen int) []float64 {
+	var bounds []float64
+	for power := 1; ; power *= 10 {
+		for _, mantissa := range []int{1, 2, 5} {
+			bound := mantissa * power
+			if bound > modelLen {
+				return bounds
+			}
+			bounds = append(bounds, float64(bound))
+		}
+	}
+}
+
+// histogram counts observations. All its methods may run at once.
+type histogram struct {
+	bounds []float64
+	counts []atomic.Uint64 // one for each bound, and one above all
+	sum    atomic.Uint64   // the bits of a float64
+}
+
+func newHistogram(bounds []float64) *histogram {
+	return &histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+}
+
+// observe counts a value n times.
+func (h *histogram) observe(value float64, n int) {
+	if n <= 0 {
+		return
+	}
+	i, _ := slices.BinarySearch(h.bounds, value)
+	h.counts[i].Add(uint64(n))
+	for {
+		old := h.sum.Load()
+		sum := math.Float64bits(math.Float64frombits(old) + value*float64(n))
+		if h.sum.CompareAndSwap(old, sum) {
+			return
+		}
+	}
+}
+
+// metrics are one rank's measurements, under vLLM's names.
+type metrics struct {
+	engine *engine
+
+	e2e, queue, inference, prefill, decode       *histogram
+	firstToken, perOutput, interToken, requestTP *histogram
+	promptSize, answerSize, maxTokens            *histogram
+
+	promptTokens, answerTokens atomic.Uint64
+	cacheHits, cacheQueries    atomic.Uint64
+	finished                   [len(finishReasons)]atomic.Uint64
+}
+
+// finishReasons are the values that the reason's label can have. It is written
+// twice: as finish_reason, which llm-d-inference-sim says, and as
+// finished_reason, which vLLM and its dashboards say.
+var finishReasons = [...]string{
+	openai.FinishStop, openai.FinishLength, openai.FinishToolCalls,
+	openai.FinishRemoteDecode, openai.FinishCacheThreshold,
+}
+
+func newMetrics(e *engine) *metrics {
+	counts := countBuckets(e.config.MaxModelLen)
+	return &metrics{
+		engine: e,
+		e2e:    newHistogram(latencyBuckets), queue: newHistogram(latencyBuckets),
+		inference: newHistogram(latencyBuckets), prefill: newHistogram(latencyBuckets),
+		decode: newHistogram(latencyBuckets), firstToken: newHistogram(firstTokenBuckets),
+		perOutput: newHistogram(tokenBuckets), interToken: newHistogram(tokenBuckets),
+		requestTP: newHistogram(tokenBuckets), promptSize: newHistogram(counts),
+		answerSize: newHistogram(counts), maxTokens: newHistogram(counts),
+	}
+}
+
+// record counts a request that was answered. Limit is its max_tokens, or 0.
+func (m *metrics) record(s *stay, end time.Time, usage openai.Usage, finish string, limit int) {
+	decode := end.Sub(s.first).Seconds()
+	m.e2e.observe(end.Sub(s.arrived).Seconds(), 1)
+	m.queue.observe(s.started.Sub(s.arrived).Seconds(), 1)
+	m.inference.observe(end.Sub(s.started).Seconds(), 1)
+	m.prefill.observe(s.first.Sub(s.started).Seconds(), 1)
+	m.decode.observe(decode, 1)
+	m.firstToken.observe(s.first.Sub(s.arrived).Seconds(), 1)
+	m.promptSize.observe(float64(usage.PromptTokens), 1)
+	m.answerSize.observe(float64(usage.CompletionTokens), 1)
+	if limit > 0 {
+		m.maxTokens.observe(float64(limit), 1)
+	}
+	if more := usage.CompletionTokens - 1; more > 0 {
+		m.requestTP.observe(decode/float64(more), 1)
+	}
+	m.promptTokens.Add(uint64(usage.PromptTokens))
+	m.answerTokens.Add(uint64(usage.CompletionTokens))
+	if m.engine.config.EnableKVCache {
+		m.cacheQueries.Add(uint64(usage.PromptTokens))
+		m.cacheHits.Add(uint64(s.prompt.Cached))
+	}
+	if i := slices.Index(finishReasons[:], finish); i >= 0 {
+		m.finished[i].Add(1)
+	}
+}
+
+// tokens counts n tokens that each came so long after the one before.
+func (m *metrics) tokens(each time.Duration, n int) {
+	m.interToken.observe(each.Seconds(), n)
+	m.perOutput.observe(each.Seconds(), n)
+}
+
+// exposition is a text in Prometheus' exposition format, version 0.0.4.
+type exposition struct {
+	text  []byte
+	model string // the label model_name, quoted
+}
+
+func (x *exposition) family(name, kind, help string) {
+	x.text = append(x.text, "# HELP "+name+" "+help+"\n# TYPE "+name+" "+kind+"\n"...)
+}
+
+// sample adds a value; labels is what stands between the braces.
+func (x *exposition) sample(name, labels string, value float64) {
+	x.text = append(x.text, name...)
+	if labels != "" {
+		x.text = append(append(append(x.text, '{'), labels...), '}')
+	}
+	x.text = append(x.text, ' ')
+	x.text = strconv.AppendFloat(x.text, value, 'g', -1, 64)
+	x.text = append(x.text, '\n')
+}
+
+func (x *exposition) gauge(name, help string, value float64) {
+	x.family(name, "gauge", help)
+	x.sample(name, x.model, value)
+}
+
+func (x *exposition) counter(name, help string, value uint64) {
+	x.family(name, "counter", help)
+	x.sample(name, x.model, float64(value))
+}
+
+func (x *exposition) histogram(name, help string, h *histogram) {
+	x.family(name, "histogram", help)
+	var total uint64
+	for i := range h.counts {
+		total += h.counts[i].Load()
+		bound := "+Inf"
+		if i < len(h.bounds) {
+			bound = strconv.FormatFloat(h.bounds[i], 'g', -1, 64)
+		}
+		x.sample(name+"_bucket", x.model+`,le="`+bound+`"`, float64(total))
+	}
+	x.sample(name+"_sum", x.model, math.Float64frombits(h.sum.Load()))
+	x.sample(name+"_count", x.model, float64(total))
+}
+
+// label writes a label's name and value, escaped as the format asks.
+func label(name, value string) string {
+	return name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
+}
+
+// state is what the gauges show.
+type state struct {
+	running, waiting      int
+	usage                 float64
+	runningLoRA, waitLoRA string
+	lorasAt               time.Time
+}
+
+// expose writes every metric. Those of requests appear with the first request,
+// as vLLM's do.
+func (m *metrics) expose() []byte {
+	e := m.engine
+	x := &exposition{model: label("model_name", e.config.ServedModelNames[0])}
+	now := e.state()
+	if fake := e.fake(); fake != nil {
+		fake.overrule(&now, e.clock.Now())
+	}
+	x.family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
+	x.sample("vllm:cache_config_info", label("block_size", strconv.Itoa(e.config.BlockSize))+","+
+		label("num_gpu_blocks", strconv.Itoa(e.config.KVCacheSize)), 1)
+	x.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", now.usage)
+	x.gauge("vllm:gpu_cache_usage_perc", "KV-cache usage, by its older name. 1 means 100 percent usage.", now.usage)
+	x.family("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
+	x.sample("vllm:lora_requests_info", label("max_lora", strconv.Itoa(e.config.MaxLoRAs))+","+
+		label("running_lora_adapters", now.runningLoRA)+","+label("waiting_lora_adapters", now.waitLoRA),
+		float64(now.lorasAt.UnixMilli())/1000)
+	x.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(now.running))
+	x.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(now.waiting))
+	m.exposeTraffic(x)
+	return x.text
+}
+
+func (m *metrics) exposeTraffic(x *exposition) {
+	var answered uint64
+	for i := range m.finished {
+		answered += m.finished[i].Load()
+	}
+	if answered == 0 {
+		return
+	}
+	for _, h := range []struct {
+		name, help string
+		histogram  *histogram
+	}{
+		{"vllm:e2e_request_latency_seconds", "Histogram of end to end request latency in seconds.", m.e2e},
+		{"vllm:request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", m.queue},
+		{"vllm:request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", m.inference},
+		{"vllm:request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", m.prefill},
+		{"vllm:request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", m.decode},
+		{"vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", m.firstToken},
+		{"vllm:time_per_output_token_seconds", "Histogram of time per output token in seconds.", m.perOutput},
+		{"vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", m.interToken},
+		{"vllm:request_time_per_output_token_seconds", "Histogram of time per output token of each request.", m.requestTP},
+		{"vllm:request_prompt_tokens", "Number of prefill tokens processed.", m.promptSize},
+		{"vllm:request_generation_tokens", "Number of generation tokens processed.", m.answerSize},
+		{"vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.", m.maxTokens},
+	} {
+		x.histogram(h.name, h.help, h.histogram)
+	}
+	x.counter("vllm:prompt_tokens_total", "Number of prefill tokens processed.", m.promptTokens.Load())
+	x.counter("vllm:generation_tokens_total", "Number of generation tokens processed.", m.answerTokens.Load())
+	x.counter("vllm:prefix_cache_hits_total", "Prefix cache hits, in number of cached tokens.", m.cacheHits.Load())
+	x.counter("vllm:prefix_cache_queries_total", "Prefix cache queries, in number of queried tokens.", m.cacheQueries.Load())
+	x.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
+	for i, reason := range finishReasons {
+		if n := m.finished[i].Load(); n > 0 {
+			x.sample("vllm:request_success_total", x.model+","+label("finish_reason", reason)+","+label("finished_reason", reason), float64(n))
+		}
+	}
+}
+
+// state reads the gauges' values at one moment.
+func (e *engine) state() state {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return state{
+		running: e.batch.Running(), waiting: e.batch.Waiting(), usage: e.cache.Usage(), lorasAt: e.lorasAt,
+		runningLoRA: names(e.batch.RunningAdapters()), waitLoRA: names(e.batch.WaitingAdapters()),
+	}
+}
+
+// names lists a map's keys in order, with commas between.
+func names(counts map[string]int) string {
+	keys := make([]string, 0, len(counts))
+	for name := range counts {
+		keys = append(keys, name)
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, ",")
+}
