@@ -38,9 +38,11 @@ const (
 
 // Options of an engine. Only Client is required.
 type Options struct {
-	// Client writes, and reads unstructured objects from the API server itself,
-	// as controller-runtime's client does unless told to cache those.
+	// Client writes, and knows the scheme and the kinds that are served.
 	Client client.Client
+	// Reader reads from the API server itself, past every cache (a manager's
+	// GetAPIReader). Nil: Client, which must then not cache unstructured objects.
+	Reader client.Reader
 	// Cache reads owned kinds without a request. It must refuse kinds that it
 	// holds no informer for (cache.Options.ReaderFailOnMissingInformer), which are
 	// then read from the server, and must keep managedFields. Nil: every read goes
@@ -73,6 +75,7 @@ type Write struct {
 // owner at a time.
 type Engine struct {
 	client           client.Client
+	server           client.Reader
 	cache            client.Reader
 	manager          client.FieldOwner
 	clock            clock.Clock
@@ -86,6 +89,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	e := &Engine{
 		client:           o.Client,
+		server:           o.Reader,
 		cache:            o.Cache,
 		manager:          client.FieldOwner(or(o.FieldManager, defaultManager)),
 		clock:            o.Clock,
@@ -93,6 +97,9 @@ func New(o Options) *Engine {
 		establishTimeout: or(o.EstablishTimeout, defaultEstablishTimeout),
 		memory:           newMemory(or(o.Memory, defaultMemory)),
 		onWrite:          o.OnWrite,
+	}
+	if e.server == nil {
+		e.server = o.Client
 	}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}

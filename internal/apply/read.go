@@ -94,7 +94,7 @@ func (e *Engine) readServer(ctx context.Context, ref object.Ref) (*snapshot, err
 	defer cancel()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(ref.GroupVersionKind())
-	err := e.client.Get(ctx, keyOf(ref), live)
+	err := e.server.Get(ctx, keyOf(ref), live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // absent is no error
 	}
