@@ -34,7 +34,7 @@ func chart(wanted map[string][]byte, crds []apiextensionsv1.CustomResourceDefini
 	if err != nil {
 		return err
 	}
-	wanted[filepath.Join(chartDir, "templates/generated-clusterroles-users.yaml")] = []byte(header + users)
+	wanted[filepath.Join(chartDir, "templates/generated-clusterroles-users.yaml")] = []byte(header + "{{- if .Values.userRoles.create }}\n" + users + "{{- end }}\n")
 	return nil
 }
 
@@ -93,7 +93,7 @@ func scalable(definition apiextensionsv1.CustomResourceDefinition) bool {
 func clusterRole(suffix string, aggregateTo []string, rules []rbacv1.PolicyRule) (string, error) {
 	var text strings.Builder
 	text.WriteString("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n")
-	text.WriteString(`  name: {{ include "llm-operator.clusterName" . }}`)
+	text.WriteString(`  name: {{ include "llm-operator.fullname" . }}`)
 	if suffix != "" {
 		text.WriteString("-" + suffix)
 	}
