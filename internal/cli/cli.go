@@ -63,6 +63,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetErr(streams.Err)
 	root.AddCommand(
 		newSimulator(streams),
+		newOperator(streams),
 		newVersion(streams),
 	)
 	return root

@@ -24,6 +24,9 @@ const (
 	// Container is the name of the container that serves the model.
 	Container = "llm-model"
 
+	// LabelNameValue is object.LabelName's value on everything that is made here.
+	LabelNameValue = "llm-model"
+
 	// LabelModel names the LLMModel on every object made for it.
 	LabelModel = "llm.example.com/model"
 
@@ -81,7 +84,7 @@ func URL(deployment *llmv1alpha1.LLMDeployment) string {
 
 // Identity is what the labels of a deployment's objects are made of.
 func Identity(name string) object.Identity {
-	return object.Identity{Name: "llm-model", Instance: name, Component: "server", PartOf: "llm"}
+	return object.Identity{Name: LabelNameValue, Instance: name, Component: "server", PartOf: "llm"}
 }
 
 // Selector are the labels that find a deployment's pods. They follow from its

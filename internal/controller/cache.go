@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
+	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/reconcile"
+)
+
+// maxEventMessage bounds the text that is kept of an event, in bytes.
+const maxEventMessage = 512
+
+// CacheOptions limit what is held in memory to what is Slipway's own: objects
+// with its label, with no more of each than someone reads. A kind that nobody
+// watches is never cached by accident: reading it fails instead.
+func CacheOptions() cache.Options {
+	ours := labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy})
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Pod{}:  {Label: ours, Transform: slimPod},
+		&corev1.Node{}: {Transform: slimNode},
+		&corev1.Event{}: {
+			Field:     fields.OneTermNotEqualSelector("type", corev1.EventTypeNormal),
+			Transform: slimEvent,
+		},
+		&llmv1alpha1.LLMModel{}:      {Transform: cache.TransformStripManagedFields()},
+		&llmv1alpha1.LLMDeployment{}: {Transform: cache.TransformStripManagedFields()},
+	}
+	for _, kind := range llmdeployment.Owned() {
+		byObject[kind] = cache.ByObject{Label: ours, Transform: keepOwnFields}
+	}
+	return cache.Options{ByObject: byObject, ReaderFailOnMissingInformer: true}
+}
+
+// index adds the look-ups that controllers make in the cache. An index also
+// starts the informer of its kind.
+func index(mgr ctrl.Manager) error {
+	ctx := context.Background()
+	indexer := mgr.GetFieldIndexer()
+	err := indexer.IndexField(ctx, &llmv1alpha1.LLMDeployment{}, reconcile.IndexModelRef, func(o client.Object) []string {
+		return []string{o.(*llmv1alpha1.LLMDeployment).Spec.ModelRef}
+	})
+	if err != nil {
+		return err
+	}
+	err = indexer.IndexField(ctx, &corev1.Event{}, reconcile.IndexEventObject, func(o client.Object) []string {
+		return []string{string(o.(*corev1.Event).InvolvedObject.UID)}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = mgr.GetCache().GetInformer(ctx, &corev1.Node{})
+	return err
+}
+
+// keepOwnFields drops what other managers own: the apply engine asks only for
+// ours.
+func keepOwnFields(in any) (any, error) {
+	if o, ok := in.(client.Object); ok {
+		var own []metav1.ManagedFieldsEntry
+		for _, entry := range o.GetManagedFields() {
+			if entry.Manager == object.ManagedBy && entry.Operation == metav1.ManagedFieldsOperationApply {
+				own = append(own, entry)
+			}
+		}
+		o.SetManagedFields(own)
+	}
+	return in, nil
+}
+
+// slimPod keeps what a diagnosis reads.
+func slimPod(in any) (any, error) {
+	if pod, ok := in.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+		pod.Annotations = nil
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].Env = nil
+			pod.Spec.Containers[i].VolumeMounts = nil
+		}
+		pod.Spec.Affinity = nil
+		pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+	}
+	return in, nil
+}
+
+// slimNode keeps what a diagnosis reads.
+func slimNode(in any) (any, error) {
+	if node, ok := in.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Annotations = nil
+		node.Status.Images = nil
+		node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil
+	}
+	return in, nil
+}
+
+// slimEvent keeps what a diagnosis reads.
+func slimEvent(in any) (any, error) {
+	event, ok := in.(*corev1.Event)
+	if !ok {
+		return in, nil
+	}
+	message := event.Message
+	if len(message) > maxEventMessage {
+		message = message[:maxEventMessage]
+	}
+	return &corev1.Event{
+		TypeMeta: event.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: event.Namespace, Name: event.Name, UID: event.UID, ResourceVersion: event.ResourceVersion,
+			CreationTimestamp: event.CreationTimestamp,
+		},
+		InvolvedObject: event.InvolvedObject,
+		Reason:         event.Reason,
+		Message:        message,
+		Type:           event.Type,
+		Count:          event.Count,
+		FirstTimestamp: event.FirstTimestamp, LastTimestamp: event.LastTimestamp, EventTime: event.EventTime,
+	}, nil
+}

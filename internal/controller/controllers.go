@@ -1,0 +1,77 @@
+// Package controller lists all controllers of the operator, and what they share:
+// the scheme, the caches with their limits, the engine.
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/apply"
+	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
+	"github.com/slipway-dev/slipway/internal/controller/llmmodel"
+	"github.com/slipway-dev/slipway/internal/reconcile"
+)
+
+// shared is what every controller may use.
+type shared struct {
+	engine   *apply.Engine
+	evidence *reconcile.Evidence
+}
+
+// list is every controller there is, by the name that --controllers takes.
+var list = []struct {
+	name  string
+	setup func(ctrl.Manager, shared) error
+}{
+	{"llmmodel", func(mgr ctrl.Manager, _ shared) error { return llmmodel.Setup(mgr) }},
+	{"llmdeployment", func(mgr ctrl.Manager, s shared) error { return llmdeployment.Setup(mgr, s.engine, s.evidence) }},
+}
+
+// Names are the names of all controllers.
+func Names() []string {
+	names := make([]string, 0, len(list))
+	for _, each := range list {
+		names = append(names, each.name)
+	}
+	return names
+}
+
+// AddToScheme makes every kind that a controller reads or writes known.
+func AddToScheme(scheme *runtime.Scheme) error {
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	return llmv1alpha1.AddToScheme(scheme)
+}
+
+// Setup adds controllers to a manager: those named, or all if none is.
+func Setup(mgr ctrl.Manager, names []string) error {
+	for _, name := range names {
+		if !slices.Contains(Names(), name) {
+			return fmt.Errorf("no controller is named %q; write one of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	if err := index(mgr); err != nil {
+		return err
+	}
+	common := shared{
+		engine:   apply.New(apply.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache()}),
+		evidence: &reconcile.Evidence{Cached: mgr.GetClient(), Server: mgr.GetAPIReader(), Now: time.Now},
+	}
+	for _, each := range list {
+		if len(names) > 0 && !slices.Contains(names, each.name) {
+			continue
+		}
+		if err := each.setup(mgr, common); err != nil {
+			return fmt.Errorf("controller %s: %w", each.name, err)
+		}
+	}
+	return nil
+}
