@@ -24,6 +24,8 @@ var volatile = []struct {
 	{regexp.MustCompile(`\s*\(pod: "[^"]*", container: [^)]*\)`), ""},
 	{regexp.MustCompile(`\bpods? "[^"]*"`), "the pod"},
 	{regexp.MustCompile(`\bpod=\S+`), ""},
+	// NAME-HASH-RANDOM, in the alphabet of apimachinery's rand.SafeEncodeString.
+	{regexp.MustCompile(`\b[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?-[bcdfghjklmnpqrstvwxz2456789]{4,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "the pod"},
 	{regexp.MustCompile(`\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?`), ""},
 	{regexp.MustCompile(`\b[IWEF]\d{4} \d\d:\d\d:\d\d(?:\.\d+)?\s+\d+`), ""},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d(?:[.,]\d+)?`), ""},
