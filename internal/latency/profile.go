@@ -34,11 +34,11 @@ func (s Spread) zero() bool { return s.Mean == 0 && s.StdDev == 0 }
 // never gives a smaller sample.
 func (s Spread) Sample(rand Rand) time.Duration {
 	if s.StdDev <= 0 || s.Mean <= 0 {
-		return max(s.Mean, 0)
+		return min(max(s.Mean, 0), longest)
 	}
 	mean := float64(s.Mean)
 	sample := mean + rand.NormFloat64()*float64(s.StdDev)
-	return time.Duration(min(max(sample, mean*lowest), mean*highest))
+	return clamp(min(max(sample, mean*lowest), mean*highest))
 }
 
 // Profile says how long an engine takes for what.
@@ -96,14 +96,14 @@ func (p *Profile) prefill(prompt Prompt) Spread {
 		return p.Transfer
 	case prompt.Remote:
 		return Spread{
-			Mean:   times(p.TransferPerToken.Mean, prompt.Tokens),
+			Mean:   clamp(float64(p.TransferPerToken.Mean) * float64(prompt.Tokens)),
 			StdDev: p.TransferPerToken.StdDev,
 		}
 	case !p.FirstToken.zero():
 		return p.FirstToken
 	}
 	fresh := max(prompt.Tokens-prompt.Cached, 0)
-	return Spread{Mean: p.PrefillOverhead + times(p.PrefillPerToken, fresh), StdDev: p.PrefillStdDev}
+	return Spread{Mean: clamp(float64(p.PrefillOverhead) + float64(p.PrefillPerToken)*float64(fresh)), StdDev: p.PrefillStdDev}
 }
 
 // TimeToNextToken draws the time between two tokens of an answer.
@@ -118,8 +118,6 @@ func scale(d time.Duration, factor float64) time.Duration {
 	}
 	return clamp(float64(d) * factor)
 }
-
-func times(d time.Duration, n int) time.Duration { return clamp(float64(d) * float64(n)) }
 
 // longest bounds every product: a day is longer than any request lives.
 const longest = 24 * time.Hour

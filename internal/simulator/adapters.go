@@ -54,7 +54,7 @@ func (s *Server) resolve(model string) (display, adapter string, fault *openai.E
 // fault, so that a repeated call is harmless.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	var request openai.LoadAdapterRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}
@@ -80,7 +80,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 // unloadAdapter serves POST /v1/unload_lora_adapter.
 func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	var request openai.LoadAdapterRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}

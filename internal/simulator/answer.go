@@ -71,8 +71,32 @@ const (
 )
 
 // lengthWeights are the chances, in percent, of an answer's length falling in
-// each sixth of its limit.
+// each of six buckets up to its limit. The buckets are equal up to a limit of
+// 120; above, all have 20 tokens but the fourth, which has the rest. So
+// llm-d-inference-sim documents it.
 var lengthWeights = [...]int{20, 30, 20, 5, 10, 15}
+
+const (
+	wideBucket    = 3
+	fixedBucket   = 20
+	equalBuckets  = fixedBucket * len(lengthWeights)
+	beforeTheWide = fixedBucket * wideBucket
+	afterTheWide  = fixedBucket * (len(lengthWeights) - wideBucket - 1)
+)
+
+// bucket returns the lengths that fall in a bucket: above low, up to high.
+func bucket(i, limit int) (low, high int) {
+	switch {
+	case limit <= equalBuckets:
+		return limit * i / len(lengthWeights), limit * (i + 1) / len(lengthWeights)
+	case i < wideBucket:
+		return i * fixedBucket, (i + 1) * fixedBucket
+	case i == wideBucket:
+		return beforeTheWide, limit - afterTheWide
+	}
+	low = limit - (len(lengthWeights)-i)*fixedBucket
+	return low, low + fixedBucket
+}
 
 // drawLength returns how many tokens to say.
 func drawLength(rng *rand.Rand, q question) int {
@@ -83,13 +107,12 @@ func drawLength(rng *rand.Rand, q question) int {
 		n := int(usualLength + rng.NormFloat64()*usualLengthStdDev)
 		return min(max(n, 1), min(2*usualLength, q.limit))
 	}
-	draw, sixth := rng.IntN(100), 0
-	for draw >= lengthWeights[sixth] {
-		draw -= lengthWeights[sixth]
-		sixth++
+	draw, i := rng.IntN(100), 0
+	for draw >= lengthWeights[i] {
+		draw -= lengthWeights[i]
+		i++
 	}
-	low := q.limit * sixth / len(lengthWeights)
-	high := q.limit * (sixth + 1) / len(lengthWeights)
+	low, high := bucket(i, q.limit)
 	return low + 1 + rng.IntN(max(high-low, 1))
 }
 
@@ -100,10 +123,12 @@ func speak(rng *rand.Rand, q question, tokens []string) answer {
 	cutShort := q.exact || (q.capped && length == q.limit)
 	if q.chat && q.first {
 		tokens = introduce(tokens, q.text)
-		length = max(length, len(tokens))
+		if !q.capped {
+			length = max(length, len(tokens)+usualLength/2)
+		}
 	}
 	start, stride := rng.IntN(len(sentences)), 1+rng.IntN(len(sentences)-1)
-	for i := start; len(tokens) < length; i = (i + stride) % len(sentences) {
+	for i := start; len(tokens) < min(length, q.limit); i = (i + stride) % len(sentences) {
 		before := len(tokens)
 		tokens = appendTokens(tokens, sentences[i])
 		if before == 0 && q.chat {

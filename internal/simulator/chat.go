@@ -10,7 +10,7 @@ import (
 // chat serves POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	var request openai.ChatRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}
@@ -40,7 +40,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 // complete serves POST /v1/completions.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	var request openai.CompletionRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}

@@ -52,18 +52,28 @@ type Config struct {
 	MaxWaiting int
 	// MaxModelLen bounds the tokens of a prompt together with its answer.
 	MaxModelLen int
+	// MaxBodyMiB bounds a request's body.
+	MaxBodyMiB int
+	// RequestIDs makes answers bear an X-Request-Id.
+	RequestIDs bool
 	// Mode is ModeRandom or ModeEcho.
 	Mode string
 	// Seed makes random answers and latencies repeatable.
 	Seed int64
 	// Latency is the model of time; its BatchLimit is set from MaxNumSeqs.
 	Latency latency.Profile
+	// Calculator forces one of the two ways to make up prefill: "constant" or
+	// "per-token". Empty leaves it to which latencies are set.
+	Calculator string
 	// EnableKVCache turns the prefix cache on: KVCacheSize blocks of BlockSize
 	// tokens, whose hashes depend on HashSeed.
 	EnableKVCache bool
 	KVCacheSize   int
 	BlockSize     int
 	HashSeed      string
+	// HitThreshold is the share of a prompt that must be cached for it to be
+	// answered here, unless the request sets its own.
+	HitThreshold float64
 	// Ranks is the data-parallel size: rank r listens on Port+r.
 	Ranks int
 	// FailureRate is the percentage of requests that fail on purpose, with one
@@ -118,6 +128,7 @@ func Default() Config {
 		MaxNumSeqs:  5,
 		MaxWaiting:  1000,
 		MaxModelLen: 1024,
+		MaxBodyMiB:  4,
 		Mode:        ModeRandom,
 		Latency:     latency.Profile{LoadFactor: 1},
 		KVCacheSize: 1024,
@@ -152,10 +163,29 @@ func (c *Config) Complete() error {
 		c.MaxCPULoRAs = c.MaxLoRAs
 	}
 	c.Latency.BatchLimit = c.MaxNumSeqs
+	if err := c.calculate(); err != nil {
+		return err
+	}
 	for _, check := range []func() error{c.checkRanges, c.checkSpreads, c.checkAdapters, c.checkTools, c.checkTLS} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// calculate clears the latencies that the chosen calculator does not use.
+func (c *Config) calculate() error {
+	l := &c.Latency
+	switch c.Calculator {
+	case "":
+	case "constant":
+		l.PrefillOverhead, l.PrefillPerToken, l.PrefillStdDev = 0, 0, 0
+		l.TransferPerToken = latency.Spread{}
+	case "per-token":
+		l.FirstToken, l.Transfer = latency.Spread{}, latency.Spread{}
+	default:
+		return fmt.Errorf("--latency-calculator is %q; it must be constant or per-token", c.Calculator)
 	}
 	return nil
 }
@@ -171,6 +201,7 @@ func (c *Config) checkRanges() error {
 		{"max-num-seqs", c.MaxNumSeqs, 1, maxSeqs},
 		{"max-waiting-queue-length", c.MaxWaiting, 0, maxQueue},
 		{"max-model-len", c.MaxModelLen, 1, maxModelLen},
+		{"max-request-body-size-mb", c.MaxBodyMiB, 1, 512},
 		{"kv-cache-size", c.KVCacheSize, 1, maxCacheSize},
 		{"data-parallel-size", c.Ranks, 1, maxRanks},
 		{"failure-injection-rate", c.FailureRate, 0, 100},
@@ -189,6 +220,9 @@ func (c *Config) checkRanges() error {
 	}
 	if c.Mode != ModeRandom && c.Mode != ModeEcho {
 		return fmt.Errorf("--mode is %q; it must be random or echo", c.Mode)
+	}
+	if c.HitThreshold < 0 || c.HitThreshold > 1 {
+		return fmt.Errorf("--global-cache-hit-threshold is %g; it must be from 0 to 1", c.HitThreshold)
 	}
 	if c.Latency.LoadFactor < 1 {
 		return fmt.Errorf("--time-factor-under-load is %g; it must be 1 or more", c.Latency.LoadFactor)

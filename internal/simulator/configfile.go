@@ -2,8 +2,12 @@ package simulator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -28,34 +32,50 @@ func parseFile(data []byte) (map[string][]string, error) {
 	if err := yaml.Unmarshal(data, &keys); err != nil {
 		return nil, err
 	}
-	known := optionsByName()
 	given := map[string][]string{}
-	for name, value := range keys {
+	return given, collect(keys, given, true)
+}
+
+// sections are objects of a file whose keys are options too, as
+// llm-d-inference-sim groups them since v0.12.
+var sections = []string{"latencies", "kvcache"}
+
+// collect adds the options among keys to given. Underscores stand for dashes.
+func collect(keys map[string]any, given map[string][]string, top bool) error {
+	known := optionsByName()
+	names := slices.Sorted(maps.Keys(keys)) // Of several faults the same one is told each time.
+	for _, key := range names {
+		name, value := strings.ReplaceAll(key, "_", "-"), keys[key]
+		if section, isSection := value.(map[string]any); top && isSection && slices.Contains(sections, name) {
+			if err := collect(section, given, false); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			continue
+		}
 		opt, ok := known[name]
-		if !ok {
-			return nil, fmt.Errorf("unknown key %q; the keys are the flags' names without --", name)
-		}
-		if name == "config" {
-			return nil, fmt.Errorf("a file can't name another with %q", name)
-		}
-		if value == nil {
+		switch {
+		case !ok:
+			return fmt.Errorf("unknown key %q; the keys are the flags' names without --", key)
+		case name == "config":
+			return errors.New(`a file can't name another with "config"`)
+		case value == nil:
 			continue
 		}
 		items, isList := value.([]any)
 		if !isList {
 			items = []any{value}
 		} else if opt.shape != many && opt.set != nil {
-			return nil, fmt.Errorf("%s takes one value, not a list", name)
+			return fmt.Errorf("%s takes one value, not a list", key)
 		}
 		for _, item := range items {
 			text, err := scalar(item)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%s: %w", key, err)
 			}
 			given[name] = append(given[name], text)
 		}
 	}
-	return given, nil
+	return nil
 }
 
 // scalar writes a YAML value as it would stand on the command line.

@@ -22,7 +22,7 @@ const (
 // alone, so that equal texts are equal and others are far apart.
 func (s *Server) embed(w http.ResponseWriter, r *http.Request) {
 	var request openai.EmbeddingRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}

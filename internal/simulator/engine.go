@@ -60,6 +60,9 @@ type stay struct {
 	blocks []latency.Block
 	held   []latency.Block
 	prompt latency.Prompt
+	// threshold is the share of the prompt that must be cached for the request
+	// to be answered here.
+	threshold float64
 
 	arrived, started, first, due time.Time
 }
@@ -129,9 +132,11 @@ func (e *engine) hold(s *stay) {
 	if !e.config.EnableKVCache {
 		return
 	}
-	var hits int
-	hits, s.held = e.cache.Acquire(s.blocks)
-	s.prompt.Cached = min(hits*e.config.BlockSize, s.prompt.Tokens)
+	hits := e.cache.Peek(s.blocks)
+	s.prompt.Cached = hits * e.config.BlockSize
+	if !s.cold() {
+		_, s.held = e.cache.Acquire(s.blocks)
+	}
 }
 
 // changed notes what the lock guards and others read without it.
@@ -155,10 +160,16 @@ func (s *stay) quit() {
 	e.changed(s)
 }
 
+// cold tells that the prefix cache holds less of the prompt than the request
+// asks for. Such a request computes nothing, and leaves nothing in the cache.
+func (s *stay) cold() bool {
+	return float64(s.prompt.Cached) < s.threshold*float64(s.prompt.Tokens)
+}
+
 // prefill takes the time until the first token.
 func (s *stay) prefill(ctx context.Context) error {
 	e := s.engine
-	if !e.paced {
+	if !e.paced || s.cold() {
 		s.first = s.started
 		return nil
 	}

@@ -74,6 +74,7 @@ func fromEnvironment(given map[string][]string, getenv func(string) string) map[
 	}
 	take("port", "PORT")
 	take("hash-seed", "PYTHONHASHSEED")
+	take("model", "SIM_MODEL")
 	if given["model"] == nil {
 		take("served-model-name", "MODEL_NAME")
 	}
@@ -192,7 +193,7 @@ func Help() string {
 		}
 	}
 	text.WriteString(strings.Join(ignored, ", "))
-	text.WriteString(".\n\nEnvironment, where no flag is given: PORT, MODEL_NAME (the served model's name),\nPYTHONHASHSEED. POD_NAME and POD_NAMESPACE are named in answers' headers.\n")
+	text.WriteString(".\n\nEnvironment, where no flag is given: PORT, MODEL_NAME (the served model's name),\nSIM_MODEL (the model), PYTHONHASHSEED (hash-seed). POD_NAME and POD_NAMESPACE are named in answers' headers.\n")
 	return text.String()
 }
 

@@ -1,13 +1,10 @@
 package simulator
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/slipway-dev/slipway/internal/latency"
 	"github.com/slipway-dev/slipway/internal/openai"
@@ -16,9 +13,8 @@ import (
 // maxChoices bounds the answers to one request: prompts times n.
 const maxChoices = 128
 
-// flushAt is how many bytes of events are gathered when no latency asks for
-// each token to be sent at once.
-const flushAt = 16 << 10
+// maxAnswers bounds the tokens of all answers to one request.
+const maxAnswers = maxModelLen
 
 // query is a chat or completion request, reduced to what matters from here on.
 type query struct {
@@ -85,8 +81,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	defer x.stay.quit()
+	// Answers are made by those that run alone, so that a long queue needs
+	// little memory.
+	if fault := s.answer(x); fault != nil {
+		refuse(w, fault)
+		return
+	}
 	x.usage = openai.Usage{PromptTokens: len(x.tokens), PromptTokensDetails: &openai.PromptDetails{CachedTokens: x.stay.prompt.Cached}}
-	if !x.warmEnough() {
+	if x.stay.cold() {
 		x.refuseCold()
 	}
 	if err := x.stay.prefill(r.Context()); err != nil {
@@ -112,7 +114,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// admit checks a query and prepares its answers.
+// admit checks a query and prepares its stay in the engine.
 func (s *Server) admit(x *exchange) *openai.Error {
 	if s.engine.asleep.Load() {
 		return openai.Errorf(http.StatusServiceUnavailable, "The engine is asleep; POST /wake_up first.")
@@ -128,15 +130,16 @@ func (s *Server) admit(x *exchange) *openai.Error {
 	if fault := inject(s.config, x.stay.rng); fault != nil {
 		return fault
 	}
-	if fault := s.answer(x); fault != nil {
-		return fault
-	}
 	prefix := "cmpl-"
 	if x.chat {
 		prefix = "chatcmpl-"
 	}
 	x.id = newID(prefix)
 	x.stay.prompt = latency.Prompt{Tokens: len(x.tokens), Remote: x.transfer != nil && x.transfer.DoRemotePrefill}
+	x.stay.threshold = s.config.HitThreshold
+	if x.threshold != nil {
+		x.stay.threshold = *x.threshold
+	}
 	if s.config.EnableKVCache {
 		start := 0
 		for _, end := range x.ends {
@@ -152,16 +155,13 @@ func (s *Server) checkQuery(x *exchange) *openai.Error {
 	if x.maxTokens != nil && *x.maxTokens <= 0 {
 		return openai.Errorf(http.StatusBadRequest, "max_tokens must be at least 1, got %d.", *x.maxTokens)
 	}
-	if x.n != nil && (*x.n < 1 || *x.n*int64(len(x.ends)) > maxChoices) {
-		return openai.Errorf(http.StatusBadRequest, "n is %d; it must be at least 1, and at most %d answers are given at once.", *x.n, maxChoices)
-	}
-	if len(x.ends) > maxChoices {
-		return openai.Errorf(http.StatusBadRequest, "The request has %d prompts; at most %d are taken at once.", len(x.ends), maxChoices)
+	if fault := x.checkChoices(); fault != nil {
+		return fault
 	}
 	if x.transfer != nil && x.transfer.DoRemoteDecode && x.stream {
 		return openai.Errorf(http.StatusBadRequest, "A request with do_remote_decode can't be streamed; leave stream out.")
 	}
-	if x.threshold != nil && !(*x.threshold >= 0 && *x.threshold <= 1) {
+	if x.threshold != nil && (*x.threshold < 0 || *x.threshold > 1) {
 		return openai.Errorf(http.StatusBadRequest, "cache_hit_threshold is %g; it must be from 0 to 1.", *x.threshold)
 	}
 	start := 0
@@ -170,6 +170,23 @@ func (s *Server) checkQuery(x *exchange) *openai.Error {
 			return fault
 		}
 		start = end
+	}
+	return nil
+}
+
+// checkChoices bounds the answers to one request, and their tokens.
+func (x *exchange) checkChoices() *openai.Error {
+	n := int64(1)
+	if x.n != nil {
+		n = *x.n
+	}
+	if n < 1 || n > maxChoices || n*int64(len(x.ends)) > maxChoices {
+		return openai.Errorf(http.StatusBadRequest,
+			"n is %d for %d prompts; n must be at least 1, and n times the prompts at most %d.", n, len(x.ends), maxChoices)
+	}
+	if x.maxTokens != nil && *x.maxTokens > maxAnswers/(n*int64(len(x.ends))) {
+		return openai.Errorf(http.StatusBadRequest,
+			"max_tokens is %d for each of %d answers; all together may have at most %d tokens.", *x.maxTokens, n*int64(len(x.ends)), maxAnswers)
 	}
 	return nil
 }
@@ -187,7 +204,7 @@ func (s *Server) checkLength(prompt int, limit *int64) *openai.Error {
 	}
 	return openai.Errorf(http.StatusBadRequest, "This model's maximum context length is %d tokens. However, you requested %d tokens "+
 		"(%d in the messages, %d in the completion). Please reduce the length of the messages or completion",
-		longest, int64(prompt)+min(completion, maxModelLen), prompt, completion)
+		longest, int64(prompt)+completion, prompt, completion)
 }
 
 // answer makes every choice's answer.
@@ -240,22 +257,12 @@ func (s *Server) answerOne(x *exchange, text string, prompt int) (answer, *opena
 	return a, nil
 }
 
-// warmEnough tells whether the prefix cache holds as much of the prompt as the
-// request asks for.
-func (x *exchange) warmEnough() bool {
-	if x.threshold == nil || len(x.tokens) == 0 {
-		return true
-	}
-	return float64(x.stay.prompt.Cached) >= *x.threshold*float64(len(x.tokens))
-}
-
 // refuseCold leaves the answers empty, so that the caller can have the prompt
-// prefilled elsewhere. The prompt is not computed here either.
+// prefilled elsewhere.
 func (x *exchange) refuseCold() {
 	for i := range x.answers {
 		x.answers[i] = answer{finish: openai.FinishCacheThreshold}
 	}
-	x.stay.prompt.Cached = x.stay.prompt.Tokens
 }
 
 // transferred is what the prefill engine hands over to the decode engine.
@@ -291,138 +298,6 @@ func (x *exchange) steps() int {
 		most = max(most, x.answers[i].steps())
 	}
 	return most
-}
-
-// settle counts an answered request.
-func (s *Server) settle(x *exchange) {
-	for i := range x.answers {
-		x.usage.CompletionTokens += x.answers[i].steps()
-	}
-	x.usage.TotalTokens = x.usage.PromptTokens + x.usage.CompletionTokens
-	end := x.stay.first
-	if s.engine.paced {
-		end = s.clock.Now()
-	}
-	limit := 0
-	if x.maxTokens != nil {
-		limit = int(*x.maxTokens)
-	}
-	m := s.engine.metrics
-	if more := x.steps() - 1; more > 0 {
-		m.tokens(end.Sub(x.stay.first)/time.Duration(more), more)
-	}
-	m.record(&x.stay, end, x.usage, x.answers[0].finish, limit)
-}
-
-// wholeAnswer waits for all tokens and sends one answer.
-func (s *Server) wholeAnswer(w http.ResponseWriter, ctx context.Context, x *exchange) {
-	for range x.steps() - 1 {
-		if err := x.stay.step(ctx); err != nil {
-			return // The client is gone.
-		}
-	}
-	s.settle(x)
-	created := s.clock.Now().Unix()
-	if x.chat {
-		reply(w, x.chatResponse(created, s.transferred(x)))
-	} else {
-		reply(w, x.completionResponse(created, s.transferred(x)))
-	}
-}
-
-func (x *exchange) chatResponse(created int64, transfer *openai.KVTransferParams) *openai.ChatResponse {
-	response := &openai.ChatResponse{
-		ID: x.id, Object: openai.ObjectChat, Created: created, Model: x.display,
-		Choices: make([]openai.ChatChoice, len(x.answers)), Usage: &x.usage, KVTransferParams: transfer,
-	}
-	for i := range x.answers {
-		a := &x.answers[i]
-		choice := openai.ChatChoice{Index: i, FinishReason: a.finish, Message: openai.ChatMessage{Role: "assistant"}}
-		if a.calls != nil {
-			choice.Message.ToolCalls = a.calls
-		} else {
-			text := a.text()
-			choice.Message.Content = &text
-		}
-		response.Choices[i] = choice
-	}
-	return response
-}
-
-func (x *exchange) completionResponse(created int64, transfer *openai.KVTransferParams) *openai.CompletionResponse {
-	response := &openai.CompletionResponse{
-		ID: x.id, Object: openai.ObjectCompletion, Created: created, Model: x.display,
-		Choices: make([]openai.CompletionChoice, len(x.answers)), Usage: &x.usage, KVTransferParams: transfer,
-	}
-	for i := range x.answers {
-		a := &x.answers[i]
-		response.Choices[i] = openai.CompletionChoice{Index: i, Text: a.text(), FinishReason: &a.finish}
-	}
-	return response
-}
-
-// streamAnswer sends each token as an event: at once while latency is
-// simulated, and gathered into larger writes when tokens come without delay.
-func (s *Server) streamAnswer(w http.ResponseWriter, ctx context.Context, x *exchange) {
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-cache")
-	w.WriteHeader(http.StatusOK)
-	control := http.NewResponseController(w)
-	x.events.Start(x.chat, x.id, x.display, s.clock.Now().Unix())
-	for i := range x.answers {
-		x.events.Role(i)
-	}
-	for step := range x.steps() {
-		if step > 0 {
-			if err := x.stay.step(ctx); err != nil {
-				return // The client is gone.
-			}
-		}
-		if err := x.emit(step); err != nil {
-			x.events.Error(openai.Errorf(http.StatusInternalServerError, "%v", err))
-			break
-		}
-		if s.engine.paced || len(x.events.Buf) >= flushAt {
-			if !send(w, control, x) {
-				return
-			}
-		}
-	}
-	for i := range x.answers {
-		x.events.Finish(i, x.answers[i].finish)
-	}
-	s.settle(x)
-	if x.query.usage {
-		x.events.Usage(x.usage)
-	}
-	x.events.Done()
-	w.Write(x.events.Buf) // The handler's end flushes; an error means that the client is gone.
-}
-
-// emit adds the events of one step of every answer that is that long.
-func (x *exchange) emit(step int) error {
-	for i := range x.answers {
-		a := &x.answers[i]
-		switch {
-		case step < len(a.tokens):
-			x.events.Token(i, a.tokens[step])
-		case step < len(a.pieces):
-			if err := x.events.Call(i, a.pieces[step]); err != nil {
-				return fmt.Errorf("encode a tool call: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// send writes out what has gathered, and tells whether the client took it.
-func send(w http.ResponseWriter, control *http.ResponseController, x *exchange) bool {
-	if _, err := w.Write(x.events.Buf); err != nil {
-		return false
-	}
-	x.events.Buf = x.events.Buf[:0]
-	return control.Flush() == nil
 }
 
 // newID returns a prefix and a random UUID (RFC 9562, version 4).

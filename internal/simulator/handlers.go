@@ -18,8 +18,8 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // keepBuffer is the largest buffer that is kept for another request.
 const keepBuffer = 64 << 10
 
-// readJSON decodes a body of at most maxBody bytes into value.
-func readJSON(w http.ResponseWriter, r *http.Request, value any) *openai.Error {
+// readJSON decodes a body of at most MaxBodyMiB into value.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request, value any) *openai.Error {
 	buffer := bodies.Get().(*bytes.Buffer)
 	buffer.Reset()
 	defer func() {
@@ -27,11 +27,11 @@ func readJSON(w http.ResponseWriter, r *http.Request, value any) *openai.Error {
 			bodies.Put(buffer)
 		}
 	}()
-	_, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
+	_, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, int64(s.config.MaxBodyMiB)<<20))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return openai.Errorf(http.StatusRequestEntityTooLarge, "The request's body is larger than %d bytes.", maxBody)
+		return openai.Errorf(http.StatusRequestEntityTooLarge, "The request's body is larger than %d MiB; raise --max-request-body-size-mb.", s.config.MaxBodyMiB)
 	case err != nil:
 		return openai.Errorf(http.StatusBadRequest, "The request's body can't be read: %v", err)
 	case buffer.Len() == 0:
@@ -90,7 +90,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	var request openai.TokenizeRequest
-	if fault := readJSON(w, r, &request); fault != nil {
+	if fault := s.readJSON(w, r, &request); fault != nil {
 		refuse(w, fault)
 		return
 	}

@@ -66,13 +66,55 @@ func (h *histogram) observe(value float64, n int) {
 	}
 }
 
+// histograms are all of one rank's histograms.
+type histograms struct {
+	e2e, queue, inference, prefill, decode         *histogram
+	firstToken, perOutput, interToken, requestMean *histogram
+	promptSize, answerSize, maxAnswer, maxTokens   *histogram
+}
+
+func newHistograms(modelLen int) histograms {
+	counts := countBuckets(modelLen)
+	return histograms{
+		e2e: newHistogram(latencyBuckets), queue: newHistogram(latencyBuckets),
+		inference: newHistogram(latencyBuckets), prefill: newHistogram(latencyBuckets),
+		decode: newHistogram(latencyBuckets), firstToken: newHistogram(firstTokenBuckets),
+		perOutput: newHistogram(tokenBuckets), interToken: newHistogram(tokenBuckets),
+		requestMean: newHistogram(tokenBuckets), promptSize: newHistogram(counts),
+		answerSize: newHistogram(counts), maxAnswer: newHistogram(counts), maxTokens: newHistogram(counts),
+	}
+}
+
+// family is a histogram under its name.
+type family struct {
+	name, help string
+	histogram  *histogram
+}
+
+// families lists the histograms in the order in which they are written.
+func (h *histograms) families() []family {
+	return []family{
+		{"vllm:e2e_request_latency_seconds", "Histogram of end to end request latency in seconds.", h.e2e},
+		{"vllm:request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", h.queue},
+		{"vllm:request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", h.inference},
+		{"vllm:request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", h.prefill},
+		{"vllm:request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", h.decode},
+		{"vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", h.firstToken},
+		{"vllm:time_per_output_token_seconds", "Histogram of time per output token in seconds.", h.perOutput},
+		{"vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", h.interToken},
+		{"vllm:request_time_per_output_token_seconds", "Histogram of the mean time per output token of each request.", h.requestMean},
+		{"vllm:request_prompt_tokens", "Number of prefill tokens processed.", h.promptSize},
+		{"vllm:request_generation_tokens", "Number of generation tokens processed.", h.answerSize},
+		{"vllm:max_num_generation_tokens", "Histogram of the most generation tokens of a request's answers.", h.maxAnswer},
+		{"vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.", h.maxTokens},
+	}
+}
+
 // metrics are one rank's measurements, under vLLM's names.
 type metrics struct {
-	engine *engine
+	histograms
 
-	e2e, queue, inference, prefill, decode       *histogram
-	firstToken, perOutput, interToken, requestTP *histogram
-	promptSize, answerSize, maxTokens            *histogram
+	engine *engine
 
 	promptTokens, answerTokens atomic.Uint64
 	cacheHits, cacheQueries    atomic.Uint64
@@ -88,20 +130,12 @@ var finishReasons = [...]string{
 }
 
 func newMetrics(e *engine) *metrics {
-	counts := countBuckets(e.config.MaxModelLen)
-	return &metrics{
-		engine: e,
-		e2e:    newHistogram(latencyBuckets), queue: newHistogram(latencyBuckets),
-		inference: newHistogram(latencyBuckets), prefill: newHistogram(latencyBuckets),
-		decode: newHistogram(latencyBuckets), firstToken: newHistogram(firstTokenBuckets),
-		perOutput: newHistogram(tokenBuckets), interToken: newHistogram(tokenBuckets),
-		requestTP: newHistogram(tokenBuckets), promptSize: newHistogram(counts),
-		answerSize: newHistogram(counts), maxTokens: newHistogram(counts),
-	}
+	return &metrics{engine: e, histograms: newHistograms(e.config.MaxModelLen)}
 }
 
-// record counts a request that was answered. Limit is its max_tokens, or 0.
-func (m *metrics) record(s *stay, end time.Time, usage openai.Usage, finish string, limit int) {
+// record counts a request that was answered. Longest is the tokens of its
+// longest answer, and limit its max_tokens, or 0.
+func (m *metrics) record(s *stay, end time.Time, usage openai.Usage, longest int, finish string, limit int) {
 	decode := end.Sub(s.first).Seconds()
 	m.e2e.observe(end.Sub(s.arrived).Seconds(), 1)
 	m.queue.observe(s.started.Sub(s.arrived).Seconds(), 1)
@@ -111,11 +145,14 @@ func (m *metrics) record(s *stay, end time.Time, usage openai.Usage, finish stri
 	m.firstToken.observe(s.first.Sub(s.arrived).Seconds(), 1)
 	m.promptSize.observe(float64(usage.PromptTokens), 1)
 	m.answerSize.observe(float64(usage.CompletionTokens), 1)
+	m.maxAnswer.observe(float64(longest), 1)
 	if limit > 0 {
 		m.maxTokens.observe(float64(limit), 1)
 	}
-	if more := usage.CompletionTokens - 1; more > 0 {
-		m.requestTP.observe(decode/float64(more), 1)
+	if more := longest - 1; more > 0 {
+		m.requestMean.observe(decode/float64(more), 1)
+		m.interToken.observe(decode/float64(more), more)
+		m.perOutput.observe(decode/float64(more), more)
 	}
 	m.promptTokens.Add(uint64(usage.PromptTokens))
 	m.answerTokens.Add(uint64(usage.CompletionTokens))
@@ -126,12 +163,6 @@ func (m *metrics) record(s *stay, end time.Time, usage openai.Usage, finish stri
 	if i := slices.Index(finishReasons[:], finish); i >= 0 {
 		m.finished[i].Add(1)
 	}
-}
-
-// tokens counts n tokens that each came so long after the one before.
-func (m *metrics) tokens(each time.Duration, n int) {
-	m.interToken.observe(each.Seconds(), n)
-	m.perOutput.observe(each.Seconds(), n)
 }
 
 // exposition is a text in Prometheus' exposition format, version 0.0.4.
@@ -187,34 +218,43 @@ func label(name, value string) string {
 
 // state is what the gauges show.
 type state struct {
-	running, waiting      int
-	usage                 float64
-	runningLoRA, waitLoRA string
-	lorasAt               time.Time
+	running, waiting int
+	usage            float64
+	loras            []loraState
 }
 
-// expose writes every metric. Those of requests appear with the first request,
+// loraState is which adapters run and wait since a moment.
+type loraState struct {
+	running, waiting string
+	at               time.Time
+}
+
+// expose writes every metric. Those of requests appear with the first answer,
 // as vLLM's do.
 func (m *metrics) expose() []byte {
 	e := m.engine
 	x := &exposition{model: label("model_name", e.config.ServedModelNames[0])}
-	now := e.state()
 	if fake := e.fake(); fake != nil {
-		fake.overrule(&now, e.clock.Now())
+		fake.expose(x, e.config, e.clock.Now())
+		return x.text
 	}
-	x.family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
-	x.sample("vllm:cache_config_info", label("block_size", strconv.Itoa(e.config.BlockSize))+","+
-		label("num_gpu_blocks", strconv.Itoa(e.config.KVCacheSize)), 1)
-	x.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", now.usage)
-	x.gauge("vllm:gpu_cache_usage_perc", "KV-cache usage, by its older name. 1 means 100 percent usage.", now.usage)
-	x.family("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
-	x.sample("vllm:lora_requests_info", label("max_lora", strconv.Itoa(e.config.MaxLoRAs))+","+
-		label("running_lora_adapters", now.runningLoRA)+","+label("waiting_lora_adapters", now.waitLoRA),
-		float64(now.lorasAt.UnixMilli())/1000)
-	x.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(now.running))
-	x.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(now.waiting))
+	x.gauges(e.config, e.state())
 	m.exposeTraffic(x)
 	return x.text
+}
+
+func (x *exposition) gauges(config *Config, s state) {
+	x.family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
+	x.sample("vllm:cache_config_info", quotedInt("block_size", config.BlockSize)+","+quotedInt("num_gpu_blocks", config.KVCacheSize), 1)
+	x.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", s.usage)
+	x.gauge("vllm:gpu_cache_usage_perc", "KV-cache usage, by its older name. 1 means 100 percent usage.", s.usage)
+	x.family("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
+	for _, lora := range s.loras {
+		x.sample("vllm:lora_requests_info", quotedInt("max_lora", config.MaxLoRAs)+","+
+			label("running_lora_adapters", lora.running)+","+label("waiting_lora_adapters", lora.waiting), seconds(lora.at))
+	}
+	x.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(s.running))
+	x.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(s.waiting))
 }
 
 func (m *metrics) exposeTraffic(x *exposition) {
@@ -225,33 +265,23 @@ func (m *metrics) exposeTraffic(x *exposition) {
 	if answered == 0 {
 		return
 	}
-	for _, h := range []struct {
-		name, help string
-		histogram  *histogram
-	}{
-		{"vllm:e2e_request_latency_seconds", "Histogram of end to end request latency in seconds.", m.e2e},
-		{"vllm:request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", m.queue},
-		{"vllm:request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", m.inference},
-		{"vllm:request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", m.prefill},
-		{"vllm:request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", m.decode},
-		{"vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", m.firstToken},
-		{"vllm:time_per_output_token_seconds", "Histogram of time per output token in seconds.", m.perOutput},
-		{"vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", m.interToken},
-		{"vllm:request_time_per_output_token_seconds", "Histogram of time per output token of each request.", m.requestTP},
-		{"vllm:request_prompt_tokens", "Number of prefill tokens processed.", m.promptSize},
-		{"vllm:request_generation_tokens", "Number of generation tokens processed.", m.answerSize},
-		{"vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.", m.maxTokens},
-	} {
-		x.histogram(h.name, h.help, h.histogram)
+	for _, f := range m.families() {
+		x.histogram(f.name, f.help, f.histogram)
 	}
 	x.counter("vllm:prompt_tokens_total", "Number of prefill tokens processed.", m.promptTokens.Load())
 	x.counter("vllm:generation_tokens_total", "Number of generation tokens processed.", m.answerTokens.Load())
 	x.counter("vllm:prefix_cache_hits_total", "Prefix cache hits, in number of cached tokens.", m.cacheHits.Load())
 	x.counter("vllm:prefix_cache_queries_total", "Prefix cache queries, in number of queried tokens.", m.cacheQueries.Load())
+	x.finished(func(i int) uint64 { return m.finished[i].Load() })
+}
+
+// finished writes how many requests ended for which of finishReasons.
+func (x *exposition) finished(count func(int) uint64) {
 	x.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
 	for i, reason := range finishReasons {
-		if n := m.finished[i].Load(); n > 0 {
-			x.sample("vllm:request_success_total", x.model+","+label("finish_reason", reason)+","+label("finished_reason", reason), float64(n))
+		if n := count(i); n > 0 {
+			x.sample("vllm:request_success_total",
+				x.model+","+label("finish_reason", reason)+","+label("finished_reason", reason), float64(n))
 		}
 	}
 }
@@ -261,8 +291,8 @@ func (e *engine) state() state {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return state{
-		running: e.batch.Running(), waiting: e.batch.Waiting(), usage: e.cache.Usage(), lorasAt: e.lorasAt,
-		runningLoRA: names(e.batch.RunningAdapters()), waitLoRA: names(e.batch.WaitingAdapters()),
+		running: e.batch.Running(), waiting: e.batch.Waiting(), usage: e.cache.Usage(),
+		loras: []loraState{{names(e.batch.RunningAdapters()), names(e.batch.WaitingAdapters()), e.lorasAt}},
 	}
 }
 

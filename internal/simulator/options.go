@@ -25,6 +25,7 @@ func servingOptions() []option {
 		{"max-num-seqs", one, "requests that run at once (default 5)", number(func(c *Config) *int { return &c.MaxNumSeqs })},
 		{"max-waiting-queue-length", one, "requests that may wait; the next gets 429 (default 1000)", number(func(c *Config) *int { return &c.MaxWaiting })},
 		{"max-model-len", one, "tokens of prompt and answer together (default 1024)", number(func(c *Config) *int { return &c.MaxModelLen })},
+		{"max-request-body-size-mb", one, "largest request body, in MiB (default 4)", number(func(c *Config) *int { return &c.MaxBodyMiB })},
 		{"data-parallel-size", one, "ranks; rank r listens on port+r (default 1)", number(func(c *Config) *int { return &c.Ranks })},
 		{"ssl-certfile", one, "certificate for TLS", text(func(c *Config) *string { return &c.CertFile })},
 		{"ssl-keyfile", one, "its key", text(func(c *Config) *string { return &c.KeyFile })},
@@ -37,6 +38,7 @@ func servingOptions() []option {
 
 func latencyOptions() []option {
 	return []option{
+		{"latency-calculator", one, "constant or per-token: which of the flags below make prefill (default: time-to-first-token, if set)", text(func(c *Config) *string { return &c.Calculator })},
 		{"time-to-first-token", one, "latency to the first token: milliseconds or a duration", duration(func(c *Config) *time.Duration { return &c.Latency.FirstToken.Mean })},
 		{"time-to-first-token-std-dev", one, "its standard deviation, at most 30 %", duration(func(c *Config) *time.Duration { return &c.Latency.FirstToken.StdDev })},
 		{"inter-token-latency", one, "latency between two tokens", duration(func(c *Config) *time.Duration { return &c.Latency.InterToken.Mean })},
@@ -73,6 +75,8 @@ func behaviourOptions() []option {
 		{"max-tool-call-number-param", one, "greatest number argument (default 100)", real(func(c *Config) *float64 { return &c.Tools.MaxNumber })},
 		{"min-tool-call-array-param-length", one, "least length of an array argument (default 1)", number(func(c *Config) *int { return &c.Tools.MinArrayLen })},
 		{"max-tool-call-array-param-length", one, "greatest length of an array argument (default 5)", number(func(c *Config) *int { return &c.Tools.MaxArrayLen })},
+		{"enable-request-id-headers", flag, "answer with the request's X-Request-Id, or a new one", boolean(func(c *Config) *bool { return &c.RequestIDs })},
+		{"global-cache-hit-threshold", one, "share of the prompt that must be cached, unless a request says otherwise (default 0)", real(func(c *Config) *float64 { return &c.HitThreshold })},
 		{"zmq-endpoint", one, "", unsupported("this simulator sends no KV-cache events; leave --zmq-endpoint out")},
 		{"dataset-path", one, "", unsupported("this simulator answers with sentences of its own; leave --dataset-path out")},
 		{"dataset-url", one, "", unsupported("this simulator downloads nothing; leave --dataset-url out")},
@@ -86,14 +90,16 @@ func silentOptions() []option {
 	for _, name := range []string{
 		"enforce-eager", "enable-prefix-caching", "trust-remote-code", "force-dummy-tokenizer",
 		"enable-auto-tool-choice", "enable-lora", "enable-chunked-prefill", "disable-log-requests",
-		"logtostderr", "alsologtostderr", "add-dir-header", "one-output", "skip-headers", "dataset-in-memory",
+		"logtostderr", "alsologtostderr", "add-dir-header", "one-output", "skip-headers", "dataset-in-memory", "skip-log-headers",
 	} {
 		all = append(all, option{name: name, shape: flag})
 	}
 	for _, name := range []string{
 		"tensor-parallel-size", "pipeline-parallel-size", "mm-processor-kwargs", "gpu-memory-utilization", "dtype",
 		"kv-transfer-config", "kv-events-config", "tool-call-parser", "event-batch-size", "tokenizers-cache-dir",
-		"zmq-max-connect-attempts", "data-parallel-rank", "download-dir", "v", "vmodule", "stderrthreshold", "log-dir", "log-file",
+		"data-parallel-rank", "download-dir", "v", "vmodule", "stderrthreshold", "log-dir", "log-file",
+		"log-backtrace-at", "log-file-max-size", "ec-transfer-config", "dataset-table-name", "render-url", "render-timeout",
+		"zmq-max-connect-attempts",
 	} {
 		all = append(all, option{name: name, shape: one})
 	}

@@ -22,7 +22,6 @@ import (
 
 // Bounds of what a client may send, and of how long it may take.
 const (
-	maxBody       = 16 << 20
 	maxHeader     = 64 << 10
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -93,12 +92,28 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", found.method)
 		plain(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	default:
-		if s.config.Pod != "" && s.config.Namespace != "" && found.method == http.MethodPost {
-			w.Header().Set("x-inference-pod", s.config.Pod)
-			w.Header().Set("x-inference-namespace", s.config.Namespace)
-			w.Header().Set("x-inference-port", s.port)
+		if found.method == http.MethodPost {
+			s.sign(w.Header(), r)
 		}
 		found.handler(s, w, r)
+	}
+}
+
+// sign names the pod that answers, and the request when that is asked for.
+func (s *Server) sign(header http.Header, r *http.Request) {
+	if s.config.Pod != "" {
+		header.Set("x-inference-pod", s.config.Pod)
+		header.Set("x-inference-port", s.port)
+	}
+	if s.config.Namespace != "" {
+		header.Set("x-inference-namespace", s.config.Namespace)
+	}
+	if s.config.RequestIDs {
+		id := r.Header.Get("X-Request-Id")
+		if id == "" {
+			id = newID("")
+		}
+		header.Set("X-Request-Id", id)
 	}
 }
 
