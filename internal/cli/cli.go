@@ -62,6 +62,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.AddCommand(
+		newChat(streams),
 		newSimulator(streams),
 		newOperator(streams),
 		newVersion(streams),
