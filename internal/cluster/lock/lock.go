@@ -1,0 +1,59 @@
+// Package lock keeps two processes from doing the same work at the same time,
+// by an advisory lock on a file that the kernel drops when its holder dies. It
+// never deletes the file.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// retryInterval is how often a waiting process tries again. flock(2) can't be
+// interrupted by a context, so waiting is by trying.
+const retryInterval = 200 * time.Millisecond
+
+// Lock is a lock that is held.
+type Lock struct{ file *os.File }
+
+// Acquire takes the lock on a file, which it creates if need be, and waits for
+// another holder until ctx ends. waiting, which may be nil, is called once if
+// there is one.
+func Acquire(ctx context.Context, path string, waiting func()) (*Lock, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	tick := time.NewTicker(retryInterval)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return &Lock{file: file}, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("wait for the lock %s: %w", path, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Release drops the lock.
+func (l *Lock) Release() {
+	if l != nil {
+		l.file.Close()
+	}
+}
