@@ -65,6 +65,9 @@ func newRoot(streams Streams) *cobra.Command {
 		newChat(streams),
 		newSimulator(streams),
 		newOperator(streams),
+		newStatus(streams),
+		newInstall(streams),
+		newUninstall(streams),
 		newVersion(streams),
 	)
 	return root
