@@ -57,6 +57,7 @@ var rooms = map[string]level{
 	"internal/cluster":   engine,
 	"internal/image":     engine,
 	"internal/reconcile": engine,
+	"internal/install":   engine,
 	"helm-charts":        engine,
 	"config":             engine,
 
