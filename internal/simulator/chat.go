@@ -2,7 +2,7 @@ package simulator
 
 import (
 	"net/http"
-	"strings"
+	"strconv"
 
 	"github.com/slipway-dev/slipway/internal/openai"
 )
@@ -70,9 +70,22 @@ func (x *exchange) prompts(prompt openai.Prompt) *openai.Error {
 		x.ends = append(x.ends, len(x.tokens))
 	}
 	for _, tokens := range prompt.Tokens {
-		x.texts = append(x.texts, strings.TrimSpace(strings.Repeat("token ", min(len(tokens), usualLength))))
+		x.texts = append(x.texts, numbers(tokens))
 		x.tokens = append(x.tokens, tokens...)
 		x.ends = append(x.ends, len(x.tokens))
 	}
 	return nil
+}
+
+// numbers writes tokens that nobody can turn back into words as
+// llm-d-inference-sim echoes them.
+func numbers(tokens []uint32) string {
+	var text []byte
+	for i, token := range tokens {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(token), 10)
+	}
+	return string(text)
 }

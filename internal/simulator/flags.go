@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sort"
 	"strconv"
@@ -56,8 +57,8 @@ func Load(args []string, getenv func(string) string) (Config, error) {
 		return config, err
 	}
 	config.Pod, config.Namespace = getenv("POD_NAME"), getenv("POD_NAMESPACE")
-	if _, random := given["seed"]; !random && config.Seed == 0 {
-		config.Seed = time.Now().UnixNano()
+	if config.Seed == 0 {
+		config.Seed = rand.Int64()
 	}
 	return config, config.Complete()
 }

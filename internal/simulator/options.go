@@ -57,7 +57,7 @@ func latencyOptions() []option {
 func behaviourOptions() []option {
 	return []option{
 		{"mode", one, "random or echo (default random)", text(func(c *Config) *string { return &c.Mode })},
-		{"seed", one, "seed of everything random (default: the time)", seed},
+		{"seed", one, "seed of everything random (default, and 0: another one each time)", seed},
 		{"enable-kvcache", flag, "turn the prefix cache on", boolean(func(c *Config) *bool { return &c.EnableKVCache })},
 		{"kv-cache-size", one, "blocks in the prefix cache (default 1024)", number(func(c *Config) *int { return &c.KVCacheSize })},
 		{"block-size", one, "tokens in a block: 8, 16, 32, 64 or 128 (default 16)", number(func(c *Config) *int { return &c.BlockSize })},

@@ -139,7 +139,7 @@ type Options struct {
 // GracePeriod to finish. It returns nil after a stop, also when the grace
 // period cut requests off, and an error when it can't listen or serve.
 func Run(ctx context.Context, config Config, options Options) error {
-	tlsConfig, err := serverTLS(&config)
+	tlsConfig, err := serverTLS(&config, options.Clock.Now())
 	if err != nil {
 		return err
 	}

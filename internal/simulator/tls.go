@@ -14,7 +14,7 @@ import (
 )
 
 // serverTLS returns how to speak TLS, or nil for plain HTTP.
-func serverTLS(config *Config) (*tls.Config, error) {
+func serverTLS(config *Config, now time.Time) (*tls.Config, error) {
 	var certificate tls.Certificate
 	var err error
 	switch {
@@ -24,7 +24,7 @@ func serverTLS(config *Config) (*tls.Config, error) {
 			return nil, fmt.Errorf("--ssl-certfile and --ssl-keyfile can't be used: %w", err)
 		}
 	case config.SelfSigned:
-		certificate, err = selfSigned(time.Now())
+		certificate, err = selfSigned(now)
 		if err != nil {
 			return nil, fmt.Errorf("make a self-signed certificate: %w", err)
 		}
