@@ -26,6 +26,11 @@ type done struct {
 // decided again, up to the bound.
 func (e *Engine) applyOne(ctx context.Context, owner identity, each item) done {
 	intent := intentOf(owner, each.wanted)
+	if _, known := e.memory.get(each.ref); !known {
+		if err := e.checkScope(each); err != nil {
+			return done{err: err}
+		}
+	}
 	var last done
 	for attempt := range attempts {
 		read := e.read
@@ -73,9 +78,6 @@ func intentOf(owner identity, wanted *unstructured.Unstructured) object.Digest {
 // changed since the last look, and else applies it if it may.
 func (e *Engine) decide(ctx context.Context, owner identity, each item, intent object.Digest, live *snapshot) done {
 	if live == nil {
-		if err := e.checkScope(each); err != nil {
-			return done{err: err}
-		}
 		return e.write(ctx, owner, each, intent, nil)
 	}
 	if live.GetDeletionTimestamp() != nil {
@@ -110,7 +112,8 @@ func (e *Engine) unchanged(ref object.Ref, known record, live *snapshot) bool {
 	return true
 }
 
-// checkScope refuses what the server would silently take for another object.
+// checkScope refuses an object whose namespace doesn't fit its kind: the client
+// would drop a needless one, and the inventory then name another object.
 func (e *Engine) checkScope(each item) error {
 	namespaced, err := e.client.IsObjectNamespaced(each.wanted)
 	switch {
@@ -130,6 +133,11 @@ func (e *Engine) checkScope(each item) error {
 // taken by force; one that isn't there is written without force, so that an
 // object of someone else's that appeared in between is a conflict.
 func (e *Engine) write(ctx context.Context, owner identity, each item, intent object.Digest, live *snapshot) done {
+	if replicas, yes := e.replicasToHandOver(each.wanted, live); yes {
+		if err := e.handOver(ctx, each.ref, live, replicas); err != nil {
+			return done{live: live.Unstructured, err: explain(each.ref, err)}
+		}
+	}
 	marked := owner.mark(each.wanted)
 	options := []client.ApplyOption{e.manager}
 	if live != nil {

@@ -84,19 +84,21 @@ func foundationsOf(items []item) foundations {
 	return f
 }
 
-func (f foundations) explain(ref object.Ref, err error) bool {
-	return meta.IsNoMatchError(err) && f.kinds[ref.GroupKind()] || apierrors.IsNotFound(err) && f.namespaces[ref.Namespace]
+// isServed gives the client's error for a kind that it doesn't know.
+func (e *Engine) isServed(ref object.Ref) error {
+	_, err := e.client.RESTMapper().RESTMapping(ref.GroupKind(), ref.Version)
+	return err
 }
 
 func (e *Engine) planOne(ctx context.Context, owner identity, each item, coming foundations) (Preview, error) {
 	marked := owner.mark(each.wanted)
-	live, err := e.readServer(ctx, each.ref)
-	if err == nil && live == nil {
-		err = e.checkScope(each)
-	}
-	if coming.explain(each.ref, err) {
+	if coming.kinds[each.ref.GroupKind()] && meta.IsNoMatchError(e.isServed(each.ref)) {
 		return Preview{Change: Change{Action: Created}, After: essence(marked)}, nil
 	}
+	if err := e.checkScope(each); err != nil {
+		return Preview{}, err
+	}
+	live, err := e.readServer(ctx, each.ref)
 	if err != nil {
 		return Preview{}, explain(each.ref, err)
 	}
@@ -110,13 +112,16 @@ func (e *Engine) planOne(ctx context.Context, owner identity, each item, coming 
 		if err := owner.mayApply(live.Unstructured, each.wanted); err != nil {
 			return preview, err
 		}
+		if replicas, yes := e.replicasToHandOver(each.wanted, live); yes {
+			_ = unstructured.SetNestedField(marked.Object, replicas, "spec", "replicas")
+		}
 		marked.SetUID(live.GetUID())
 		options = append(options, client.ForceOwnership)
 	}
 	err = e.dryRun(ctx, marked, options...)
 	_, replaceable := replaceableKinds[each.ref.GroupKind()]
 	switch field := immutableField(err); {
-	case coming.explain(each.ref, err):
+	case apierrors.IsNotFound(err) && coming.namespaces[each.ref.Namespace]:
 		preview.After = essence(marked)
 		return preview, nil
 	case field != "" && replaceable && live != nil:
