@@ -85,7 +85,7 @@ func shown(children []*Node) (kept []*Node, hidden string) {
 		kept = append(kept, child)
 	}
 	if left > 0 {
-		hidden = fmt.Sprintf("and %d more pods in the same states", left)
+		hidden = fmt.Sprintf("and %d more pods like these", left)
 	}
 	return kept, hidden
 }
@@ -102,8 +102,9 @@ func notes(root *Node) []*Node {
 	}
 	var told []*Node
 	root.walk(func(node *Node) {
-		if node.Status == readiness.Ready || node.Message == "" {
-			return
+		if node.Status == readiness.Ready || node.Message == "" || node.Object.Kind == "ReplicaSet" ||
+			node.Status == readiness.Missing && strings.Contains(root.Message, node.Object.Name) {
+			return // nothing to tell, or told by what is above it
 		}
 		at := slices.IndexFunc(told, func(other *Node) bool { return other.Message == node.Message })
 		switch {

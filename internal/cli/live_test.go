@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/manager"
+	"github.com/slipway-dev/slipway/test/controlplane"
+)
+
+// awaitDeadline bounds each wait for the operator.
+const awaitDeadline = 60 * time.Second
+
+// live is a cluster with the operator in it, for all tests of this file.
+type live struct {
+	config     *rest.Config
+	client     client.WithWatch
+	kubeconfig string
+}
+
+// TestAgainstACluster runs commands against a real API server with the operator
+// and simulated nodes.
+func TestAgainstACluster(t *testing.T) {
+	plane := controlplane.StartPlane(t, controlplane.WithNodes(1))
+	l := &live{config: plane.Config(), kubeconfig: plane.Kubeconfig()}
+	kube, err := client.NewWithWatch(l.config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.client = kube
+	t.Run("before the definitions are there", l.beforeInstallation)
+	if _, err := envtest.InstallCRDs(l.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- manager.Run(ctx, l.config, manager.Options{
+			MetricsAddress: "0", HealthAddress: "0", Concurrency: 4, ShutdownGrace: 10 * time.Second,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	t.Run("status", l.status)
+}
+
+// run is a command's outcome: what it wrote, and its error.
+func (l *live) run(t *testing.T, input string, args ...string) (out, problems string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRoot(Streams{In: strings.NewReader(input), Out: &stdout, Err: &stderr})
+	root.SetArgs(append(args, "--kubeconfig", l.kubeconfig))
+	err = root.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func (l *live) beforeInstallation(t *testing.T) {
+	_, _, err := l.run(t, "", "status")
+	if err == nil || !strings.Contains(err.Error(), "slipway install") {
+		t.Errorf("got %v, want a hint at slipway install", err)
+	}
+	_, _, err = l.run(t, "", "status", "llmdeployment/chat")
+	if err == nil || !strings.Contains(err.Error(), "slipway") {
+		t.Errorf("got %v, want a hint", err)
+	}
+}
+
+// world makes a namespace that holds the objects of a manifest, with the model
+// and the deployment of the specification unless the manifest has them.
+func (l *live) world(t *testing.T, manifest string) string {
+	t.Helper()
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
+	if err := l.client.Create(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(manifest, "\n---\n") {
+		made := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &made.Object); err != nil {
+			t.Fatal(err)
+		}
+		made.SetNamespace(space.Name)
+		if err := l.client.Create(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return space.Name
+}
+
+// await watches the LLMDeployment until its Ready condition has the reason.
+func (l *live) await(t *testing.T, namespace, reason string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), awaitDeadline)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMDeploymentList"})
+	watcher, err := l.client.Watch(ctx, list, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	last := "none"
+	for {
+		select {
+		case event := <-watcher.ResultChan():
+			found, is := event.Object.(*unstructured.Unstructured)
+			if !is {
+				continue
+			}
+			conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+			for _, each := range conditions {
+				if c, _ := each.(map[string]any); c["type"] == condition.Ready {
+					last = fmt.Sprint(c["reason"], ": ", c["message"])
+					if c["reason"] == reason {
+						return
+					}
+				}
+			}
+		case <-ctx.Done():
+			t.Fatalf("the reason isn't %s, but %s", reason, last)
+		}
+	}
+}
+
+func sample(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../../config/samples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+func (l *live) status(t *testing.T) {
+	model, deployment := sample(t, "llm_v1alpha1_llmmodel.yaml"), sample(t, "llm_v1alpha1_llmdeployment.yaml")
+	both := model + "\n---\n" + deployment
+	for _, test := range []struct {
+		name, world, reason string
+		want                []string
+	}{
+		{"ready", both, "Serving", []string{
+			"✓ LLMDeployment/chat-service", "├── ✓ LLMModel/gpt-small", "✓ Deployment/chat-service", "✓ ReplicaSet/chat-service-", "✓ Pod/chat-service-", "✓ PodDisruptionBudget/chat-service", "GPT-Small",
+		}},
+		{"too few GPUs", strings.Replace(both, `memory: "4Gi"`, "memory: 4Gi\n    gpu: 4", 1), "InsufficientGPU", []string{
+			"✗ LLMDeployment/chat-service", "✗ Pod/chat-service-", "Failed", "InsufficientGPU", "nvidia.com/gpu", "lower spec.resources.gpu of LLMModel gpt-small", "next: kubectl describe nodes",
+		}},
+		{"no model", deployment, "ModelNotFound", []string{"… LLMDeployment/chat-service", "✗ LLMModel/gpt-small", "LLMModel gpt-small"}},
+		{"no storage class", strings.Replace(both, "  resources:", "  storage: {size: 1Gi, storageClassName: fast}\n  resources:", 1), "MissingStorageClass", []string{
+			"✗ LLMDeployment/chat-service", "StorageClass fast", "next: kubectl get storageclass",
+		}},
+		{"full quota", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: small}, spec: {hard: {requests.cpu: 1}}}\n---\n" + both, "QuotaExceeded", []string{
+			"✗ LLMDeployment/chat-service", "the namespace's quota small is full: 1 requests.cpu are allowed, 0 are used, a pod asks for 2", "describe resourcequota small",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			namespace := l.world(t, test.world)
+			l.await(t, namespace, test.reason)
+			out, problems, err := l.run(t, "", "status", "llmdep/chat-service", "-n", namespace)
+			if err != nil || problems != "" {
+				t.Fatalf("%v, %s", err, problems)
+			}
+			t.Log("\n" + out)
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q isn't in it", want)
+				}
+			}
+		})
+	}
+	l.listings(t)
+}
+
+// listings looks at what the tests before have left.
+func (l *live) listings(t *testing.T) {
+	out, _, err := l.run(t, "", "status", "-A")
+	if err != nil || !strings.Contains(out, "9 resources: 5 ready, 1 in progress, 3 failed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err = l.run(t, "", "status", "llmmodel", "-A", "-o", "json"); err != nil || strings.Count(out, `"kind": "LLMModel"`) != 4 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	_, problems, err := l.run(t, "", "status", "-n", "default")
+	if err != nil || !strings.Contains(problems, "nothing in namespace default") {
+		t.Errorf("%v\n%s", err, problems)
+	}
+	_, _, err = l.run(t, "", "status", "llmdep/absent")
+	if err == nil || !strings.Contains(err.Error(), "there is no LLMDeployment absent in namespace default") {
+		t.Errorf("got %v", err)
+	}
+}
