@@ -1,0 +1,104 @@
+package bed
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// watched are the kinds that a picture of the world shows.
+var watched = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	corev1.SchemeGroupVersion.WithKind("Secret"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+	appsv1.SchemeGroupVersion.WithKind("Deployment"),
+	appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	batchv1.SchemeGroupVersion.WithKind("Job"),
+	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+}
+
+// Watched gives the kinds that a picture of the world shows.
+func Watched() []schema.GroupVersionKind { return watched }
+
+// World is what a namespace holds, by "Kind/name": every field that two runs of
+// the same story must agree on, the fields' managers included.
+type World map[string]any
+
+// Picture shows a namespace's world. The namespace's name and the owner's UID
+// are replaced, so that worlds of different runs compare.
+func Picture(t testing.TB, c client.Client, namespace string, owner client.Object) World {
+	t.Helper()
+	world := World{}
+	for _, gvk := range watched {
+		for _, each := range List(t.Context(), t, c, gvk, namespace) {
+			if isCluster(each) {
+				continue
+			}
+			world[each.GetKind()+"/"+each.GetName()] = plain(t, each, namespace, string(owner.GetUID()))
+		}
+	}
+	return world
+}
+
+// List lists one kind in a namespace, from the server.
+func List(ctx context.Context, t testing.TB, c client.Client, gvk schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk)
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// isCluster reports whether the cluster itself puts an object into each namespace.
+func isCluster(obj unstructured.Unstructured) bool {
+	return obj.GetName() == "kube-root-ca.crt" || obj.GetKind() == "ServiceAccount" && obj.GetName() == "default"
+}
+
+func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) any {
+	t.Helper()
+	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation"} {
+		unstructured.RemoveNestedField(obj.Object, "metadata", field)
+	}
+	for _, field := range []string{"clusterIP", "clusterIPs"} {
+		unstructured.RemoveNestedField(obj.Object, "spec", field)
+	}
+	delete(obj.Object, "status")
+	managed, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "managedFields")
+	for _, entry := range managed {
+		delete(entry.(map[string]any), "time")
+	}
+	if managed != nil {
+		_ = unstructured.SetNestedSlice(obj.Object, managed, "metadata", "managedFields")
+	}
+	raw, err := json.Marshal(obj.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(raw), namespace, "NAMESPACE")
+	if uid != "" {
+		text = strings.ReplaceAll(text, uid, "OWNER")
+	}
+	var content any
+	if err := json.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
