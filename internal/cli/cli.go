@@ -62,6 +62,12 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.AddCommand(
+		newUp(streams),
+		newDown(streams),
+		newKubeconfig(streams),
+		newKubectl(streams),
+		newSupervise(),
+		newNode(),
 		newChat(streams),
 		newSimulator(streams),
 		newOperator(streams),

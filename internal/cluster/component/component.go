@@ -191,11 +191,11 @@ func (b *builder) link(groups []Group, dirs map[Group]string) (Programs, error) 
 			fmt.Fprintln(w, dirs[g])
 		}
 	})
-	dir := filepath.Join(b.cache, "localcluster", "bin-"+name)
+	dir := filepath.Join(b.cache, "localcluster", "programs-"+name)
 	if _, err := os.Stat(dir); err == nil {
 		return Programs{Dir: dir}, nil
 	}
-	temporary, err := os.MkdirTemp(filepath.Dir(dir), ".bin-")
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), ".programs-")
 	if err != nil {
 		return Programs{}, fmt.Errorf("make a folder of programs: %w", err)
 	}

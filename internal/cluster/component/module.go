@@ -26,13 +26,14 @@ const (
 	Containerd Group = "containerd"
 	CNI        Group = "cni"
 	CoreDNS    Group = "coredns"
+	Pause      Group = "pause"
 )
 
 // ControlPlane are the groups of a control plane with simulated nodes; Node
 // are those that a real node needs beyond it.
 var (
 	ControlPlane = []Group{Etcd, Kubernetes, Kwok}
-	Node         = []Group{Containerd, CNI, CoreDNS}
+	Node         = []Group{Containerd, CNI, CoreDNS, Pause}
 )
 
 // module is what to build in one nested module.
@@ -69,6 +70,7 @@ var modules = map[Group]module{
 		"portmap":    "github.com/containernetworking/plugins/plugins/meta/portmap",
 	}},
 	CoreDNS: {programs: map[string]string{"coredns": "github.com/coredns/coredns"}},
+	Pause:   {programs: map[string]string{"pause": "github.com/slipway-dev/slipway/localcluster/pause"}},
 }
 
 // kubernetesVersionFlags set the version that Kubernetes programs report.

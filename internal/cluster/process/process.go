@@ -45,6 +45,10 @@ type Group struct {
 	starts  chan func()
 	done    chan struct{}
 	closing sync.Once
+
+	mu sync.Mutex
+	// children are the processes that a reaper waits for; nil without one.
+	children map[int]*Process
 }
 
 // NewGroup makes a group that writes its logs to a folder, which must exist.
@@ -102,6 +106,10 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	attr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr = &attr
 
+	// With a reaper, a process that ends at once must not be reaped before it is
+	// known.
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	started := make(chan error, 1)
 	select {
 	case g.starts <- func() { started <- cmd.Start() }:
@@ -111,12 +119,22 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	p := &Process{Name: spec.Name, PID: cmd.Process.Pid, Done: make(chan struct{})}
+	return g.adopt(spec.Name, cmd), nil
+}
+
+// adopt makes somebody wait for a process that was started.
+func (g *Group) adopt(name string, cmd *exec.Cmd) *Process {
+	p := &Process{Name: name, PID: cmd.Process.Pid, Done: make(chan struct{})}
+	if g.children != nil {
+		g.children[p.PID] = p
+		_ = cmd.Process.Release()
+		return p
+	}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.Done)
 	}()
-	return p, nil
+	return p
 }
 
 // Kill ends the process at once and waits until it is gone.

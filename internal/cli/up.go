@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-dev/slipway/internal/cluster"
+)
+
+func newUp(streams Streams) *cobra.Command {
+	spec := cluster.Spec{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a local Kubernetes, or make sure that it runs",
+		Long: `Start a local Kubernetes with real pods, and wait until it is ready.
+
+Kubernetes is compiled from its published Go modules the first time, which takes
+several minutes, and kept in a cache. The cluster has network, mounts and
+processes of its own and goes on running until "slipway down". A second "up"
+returns at once; after a crash or a restart of the machine it recovers what was
+there. Nodes that were stopped with "slipway down --node" are started again.`,
+		Example: `  slipway up
+  slipway up --name gpus --nodes 2 --gpus 8
+  slipway up --name large --simulated-nodes 500`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			explicit := false
+			for _, flag := range []string{"nodes", "gpus", "simulated-nodes"} {
+				explicit = explicit || cmd.Flags().Changed(flag)
+			}
+			outcome, err := cluster.Up(cmd.Context(), cluster.UpOptions{Spec: spec, Explicit: explicit, Progress: streams.Err})
+			if err != nil {
+				return err
+			}
+			return printUp(streams, spec.Name, outcome)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&spec.Name, "name", cluster.DefaultName, "name of the cluster, one of several that may run side by side")
+	flags.IntVar(&spec.Nodes, "nodes", 1, "number of real nodes, each with its own kubelet and containerd")
+	flags.IntVar(&spec.GPUs, "gpus", 0, "number of nvidia.com/gpu that each node advertises, simulated")
+	flags.IntVar(&spec.SimulatedNodes, "simulated-nodes", 0, "number of further nodes on which pods only seem to run (taint kwok.x-k8s.io/node)")
+	return cmd
+}
+
+// printUp says what there is now and how to use it.
+func printUp(streams Streams, name string, outcome cluster.Outcome) error {
+	kubeconfig, err := cluster.Kubeconfig(name)
+	if err != nil {
+		return err
+	}
+	flag := ""
+	if name != cluster.DefaultName {
+		flag = " --name " + name
+	}
+	fmt.Fprintf(streams.Err, "cluster %s %s\n", name, outcome)
+	if outcome == cluster.Started || outcome == cluster.Restarted {
+		for _, ref := range cluster.StandIns() {
+			fmt.Fprintf(streams.Err, "the image %s is Slipway's simulator here, as a stand-in\n", ref)
+		}
+	}
+	_, err = fmt.Fprintf(streams.Out, "export KUBECONFIG=%s\nslipway kubectl%s get pods --all-namespaces\n", kubeconfig, flag)
+	return err
+}

@@ -1,0 +1,5 @@
+package cluster
+
+import "context"
+
+func (s *supervision) runControllers(ctx context.Context) {}
