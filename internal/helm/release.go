@@ -179,8 +179,10 @@ func Template(request Request, namespace, kubeVersion string) (string, error) {
 	return result.Manifest, err
 }
 
-// Uninstall removes a release, its objects and its history, and waits until the
-// objects are gone. A release that isn't there is ErrNotFound.
+// Uninstall removes a release, its objects and its history. A release that isn't
+// there is ErrNotFound. It returns when the deletions are accepted: the SDK's own
+// wait counts an object as gone that it hasn't looked at yet. Objects are deleted
+// in the foreground, so that a Deployment is gone once its pods are.
 func (c *Client) Uninstall(name string, timeout time.Duration) error {
 	if timeout <= 0 || timeout > MaxTimeout {
 		return fmt.Errorf("a timeout of %s is out of bounds; choose one up to %s", timeout, MaxTimeout)
@@ -190,7 +192,7 @@ func (c *Client) Uninstall(name string, timeout time.Duration) error {
 		return err
 	}
 	run := action.NewUninstall(configuration)
-	run.WaitStrategy = kube.StatusWatcherStrategy
+	run.WaitStrategy = kube.HookOnlyStrategy
 	run.DeletionPropagation = "foreground"
 	run.Timeout = timeout
 	_, err = run.Run(name)

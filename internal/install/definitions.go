@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
@@ -23,9 +22,10 @@ import (
 	"github.com/slipway-dev/slipway/internal/helm"
 )
 
-// establishTimeout bounds the wait until the API server serves a new kind. It
-// takes well under a second; a minute means that something is broken.
-const establishTimeout = time.Minute
+// definitionTimeout bounds the wait until the API server serves a new kind, or
+// has forgotten an old one. It takes about a second; a minute means that
+// something is broken.
+const definitionTimeout = time.Minute
 
 var definitionsResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
@@ -83,8 +83,11 @@ func (i *Installer) applyDefinitions(ctx context.Context) error {
 		case before.GetGeneration() != after.GetGeneration():
 			configured++
 		}
-		if err := waitUntilEstablished(ctx, resource, after); err != nil {
-			return err
+		if established(after) {
+			continue
+		}
+		if err := i.awaitDefinition(ctx, definition.GetName(), established); err != nil {
+			return fmt.Errorf("the API server doesn't serve %s; see kubectl describe crd %s: %w", definition.GetName(), definition.GetName(), err)
 		}
 	}
 	i.report(Event{Text: definitionSummary(len(list), created, configured), Final: true})
@@ -105,14 +108,13 @@ func definitionSummary(all, created, configured int) string {
 	return "definitions: " + strings.Join(parts, ", ")
 }
 
-// waitUntilEstablished waits until the API server serves the kind.
-func waitUntilEstablished(ctx context.Context, resource dynamic.ResourceInterface, definition *unstructured.Unstructured) error {
-	if established(definition) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
+// awaitDefinition waits until a definition is as wanted, or, with no want, until
+// it is gone; at most definitionTimeout.
+func (i *Installer) awaitDefinition(ctx context.Context, name string, wanted func(*unstructured.Unstructured) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
-	byName := fields.OneTermEqualSelector("metadata.name", definition.GetName()).String()
+	resource := i.dynamic.Resource(definitionsResource)
+	byName := fields.OneTermEqualSelector("metadata.name", name).String()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = byName
@@ -123,16 +125,18 @@ func waitUntilEstablished(ctx context.Context, resource dynamic.ResourceInterfac
 			return resource.Watch(ctx, options)
 		},
 	}
-	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
+	gone := func(store cache.Store) (bool, error) { return wanted == nil && len(store.List()) == 0, nil }
+	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, gone, func(event watch.Event) (bool, error) {
+		if event.Type == watch.Deleted {
+			return wanted == nil, nil
+		}
 		object, ok := event.Object.(*unstructured.Unstructured)
-		return ok && established(object), nil
+		return ok && wanted != nil && wanted(object), nil
 	})
-	if err != nil {
-		return fmt.Errorf("the API server doesn't serve %s; see kubectl describe crd %s: %w", definition.GetName(), definition.GetName(), err)
-	}
-	return nil
+	return err
 }
 
+// established says whether the API server serves a definition's kind.
 func established(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	for _, each := range conditions {

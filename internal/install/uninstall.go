@@ -69,14 +69,8 @@ func (i *Installer) Uninstall(ctx context.Context, removal Removal) ([]string, e
 		remaining.DefinitionsToo = removal.DeleteDefinitions
 		return nil, remaining
 	}
-	i.report(Event{Text: "release " + Release + ": removing"})
-	switch err := i.helm.Uninstall(Release, removal.Timeout); {
-	case errors.Is(err, helm.ErrNotFound):
-		i.report(Event{Text: fmt.Sprintf("release %s isn't installed in namespace %s", Release, i.namespace), Final: true})
-	case err != nil:
+	if err := i.removeRelease(ctx, removal.Timeout); err != nil {
 		return nil, err
-	default:
-		i.report(Event{Text: "release " + Release + " removed", Final: true})
 	}
 	if removal.DeleteDefinitions {
 		if err := i.deleteDefinitions(ctx, list); err != nil {
@@ -84,6 +78,61 @@ func (i *Installer) Uninstall(ctx context.Context, removal Removal) ([]string, e
 		}
 	}
 	return i.stays(ctx, list)
+}
+
+// removeRelease removes the release, if there is one, and waits until its pods
+// are gone.
+func (i *Installer) removeRelease(ctx context.Context, timeout time.Duration) error {
+	release, err := i.helm.Get(Release)
+	if errors.Is(err, helm.ErrNotFound) {
+		i.report(Event{Text: fmt.Sprintf("release %s isn't installed in namespace %s", Release, i.namespace), Final: true})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	i.report(Event{Text: "release " + Release + ": removing"})
+	if err := i.helm.Uninstall(Release, timeout); err != nil {
+		return err
+	}
+	objects, err := manifests(release)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	changed, err := i.changes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		if err := i.waitUntilGone(ctx, object.GetName(), changed); err != nil {
+			return err
+		}
+	}
+	i.report(Event{Text: "release " + Release + " removed", Final: true})
+	return nil
+}
+
+// waitUntilGone waits until a Deployment, and with it its pods, is gone.
+func (i *Installer) waitUntilGone(ctx context.Context, name string, changed <-chan struct{}) error {
+	for {
+		_, err := i.kube.AppsV1().Deployments(i.namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("read deployment %s: %w", name, err)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("deployment %s is being deleted and isn't gone yet: %w; see kubectl get pods --namespace %s", name, ctx.Err(), i.namespace)
+		}
+	}
 }
 
 // remaining looks for resources of the kinds; nil means that there are none.
@@ -134,11 +183,18 @@ func servedResource(definition *unstructured.Unstructured) (schema.GroupVersionR
 	return schema.GroupVersionResource{}, fmt.Errorf("the definition %s stores no version", definition.GetName())
 }
 
+// deleteDefinitions deletes the definitions and waits until they are gone: a new
+// installation would find them terminating.
 func (i *Installer) deleteDefinitions(ctx context.Context, list []*unstructured.Unstructured) error {
 	for _, definition := range list {
 		err := i.dynamic.Resource(definitionsResource).Delete(ctx, definition.GetName(), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete the definition %s: %w", definition.GetName(), err)
+		}
+	}
+	for _, definition := range list {
+		if err := i.awaitDefinition(ctx, definition.GetName(), nil); err != nil {
+			return fmt.Errorf("the definition %s is being deleted and isn't gone yet; see kubectl describe crd %s: %w", definition.GetName(), definition.GetName(), err)
 		}
 	}
 	i.report(Event{Text: "definitions deleted", Final: true})
