@@ -72,11 +72,10 @@ func remove(ctx context.Context, f folder) error {
 
 // Kubeconfig is the path of the administrator's kubeconfig of a cluster.
 func Kubeconfig(name string) (string, error) {
-	f, spec, err := find(name)
+	f, _, err := find(name)
 	if err != nil {
 		return "", err
 	}
-	_ = spec
 	return f.kubeconfig(), nil
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -102,6 +103,9 @@ func CreateSimulatedNodes(ctx context.Context, client kubernetes.Interface, n in
 	return waitNodes(ctx, client, n, metav1.ListOptions{LabelSelector: simulatedLabel + "=true"})
 }
 
+// simulatedPrefix begins the names of simulated nodes.
+const simulatedPrefix = "simulated-"
+
 // simulatedLabel marks simulated nodes for people and selectors.
 const simulatedLabel = "slipway.dev/simulated"
 
@@ -110,7 +114,7 @@ func simulatedNode(i int, shape Shape) (*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory of simulated nodes %q: %w", shape.Memory, err)
 	}
-	name := fmt.Sprintf("simulated-%d", i)
+	name := simulatedPrefix + strconv.Itoa(i)
 	offers := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(shape.CPUs), resource.DecimalSI),
 		corev1.ResourceMemory: memory,

@@ -184,28 +184,48 @@ func (f folder) readSupervisor() supervisor {
 	return s
 }
 
-// alive says whether the process still runs; a zombie doesn't.
+// alive says whether the process still runs.
 func (s supervisor) alive() bool {
 	if s.PID <= 0 {
 		return false
 	}
-	state, start := processStat(s.PID)
-	return state != "" && state != "Z" && state != "X" && start == s.Start
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID) + "/stat")
+	if err != nil {
+		return false
+	}
+	stat := parseStat(string(data))
+	return stat.running && stat.start == s.Start
 }
 
-// processStat returns a process's state and its start time in clock ticks since
-// the machine started, or nothing if there is no such process (proc(5)).
-func processStat(pid int) (state, start string) {
+// stat is what /proc/PID/stat tells of a process.
+type stat struct {
+	// running is false for a zombie: a process that waits for its parent alone.
+	// One whose threads are still ending runs.
+	running bool
+	// start is its start time in clock ticks since the machine started.
+	start string
+}
+
+// parseStat reads /proc/PID/stat (proc_pid_stat(5)). Of what it can't read it
+// says that it doesn't run.
+func parseStat(line string) stat {
+	// The name, in parentheses, may hold anything; what follows it may not.
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	if len(fields) < 20 {
+		return stat{}
+	}
+	state, threads, start := fields[0], fields[17], fields[19]
+	ended := state == "X" || (state == "Z" && (threads == "1" || threads == "0"))
+	return stat{running: !ended, start: start}
+}
+
+// identify makes a process known again later.
+func identify(pid int) supervisor {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return "", ""
+		return supervisor{PID: pid}
 	}
-	// The name, in parentheses, may hold anything; what follows it may not.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 20 {
-		return "", ""
-	}
-	return fields[0], fields[19]
+	return supervisor{PID: pid, Start: parseStat(string(data)).start}
 }
 
 func bootID() string {

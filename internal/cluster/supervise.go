@@ -7,15 +7,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"strings"
 
 	"github.com/slipway-dev/slipway/internal/cluster/component"
 	"github.com/slipway-dev/slipway/internal/cluster/config"
@@ -34,6 +35,8 @@ type supervision struct {
 	store    *imageStore
 	access   *rest.Config
 	client   kubernetes.Interface
+	// begun is when the cluster was started, this time.
+	begun time.Time
 
 	mu     sync.Mutex
 	status Status
@@ -80,6 +83,7 @@ func Supervise(ctx context.Context, dir string) error {
 		cgroups:  cgroups{mount: cgroupMount, cluster: spec.Name},
 		store:    newImageStore(f.images()),
 		nodes:    map[string]*nodeKeeper{},
+		begun:    time.Now(),
 	}
 	if spec.Namespaced() {
 		if err := s.isolate(ctx); err != nil {
@@ -167,9 +171,39 @@ func (s *supervision) waitReal(ctx context.Context) error {
 	}
 	s.doing("waiting for cluster DNS")
 	return poll(ctx, "wait for cluster DNS", func() bool {
-		d, err := s.client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "coredns", metav1.GetOptions{})
-		return err == nil && d.Status.AvailableReplicas > 0 && d.Status.ObservedGeneration == d.Generation
+		pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		return err == nil && settled(pods.Items, s.begun)
 	})
+}
+
+// settled says whether cluster DNS serves, and no pod still reports the state
+// that it had before the nodes started: after a recovery, kubelets need a moment
+// to notice that the containers of before are gone.
+func settled(pods []corev1.Pod, begun time.Time) bool {
+	dns := false
+	for i := range pods {
+		pod := &pods[i]
+		if strings.HasPrefix(pod.Spec.NodeName, simulatedPrefix) || !podReady(pod) {
+			continue
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			// Times in the API are cut to seconds.
+			if c.State.Running != nil && c.State.Running.StartedAt.Time.Before(begun.Truncate(time.Second)) {
+				return false
+			}
+		}
+		dns = dns || pod.Labels["k8s-app"] == "kube-dns"
+	}
+	return dns
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
 }
 
 func (s *supervision) startControlPlane(ctx context.Context) error {

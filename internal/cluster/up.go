@@ -271,8 +271,7 @@ func (u *upper) spawn() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the cluster's supervisor: %w", err)
 	}
-	_, start := processStat(cmd.Process.Pid)
-	if err := writeJSON(u.folder.supervisorFile(), supervisor{PID: cmd.Process.Pid, Start: start}); err != nil {
+	if err := writeJSON(u.folder.supervisorFile(), identify(cmd.Process.Pid)); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		return err
