@@ -71,6 +71,7 @@ func newRoot(streams Streams) *cobra.Command {
 		newChat(streams),
 		newSimulator(streams),
 		newOperator(streams),
+		newPlan(streams),
 		newStatus(streams),
 		newInstall(streams),
 		newUninstall(streams),

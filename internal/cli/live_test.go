@@ -65,6 +65,7 @@ func TestAgainstACluster(t *testing.T) {
 		}
 	})
 	t.Run("status", l.status)
+	t.Run("plan", l.plan)
 }
 
 // run is a command's outcome: what it wrote, and its error.
@@ -86,6 +87,60 @@ func (l *live) beforeInstallation(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "slipway") {
 		t.Errorf("got %v, want a hint", err)
 	}
+	_, _, err = l.run(t, sample(t, "llm_v1alpha1_llmmodel.yaml"), "plan", "-f", "-")
+	if err == nil || !strings.Contains(err.Error(), "slipway install") || !strings.Contains(err.Error(), "--offline") {
+		t.Errorf("got %v, want hints at slipway install and --offline", err)
+	}
+}
+
+// plan goes through the life of a deployment: planned, applied, planned again,
+// changed.
+func (l *live) plan(t *testing.T) {
+	model, deployment := sample(t, "llm_v1alpha1_llmmodel.yaml"), sample(t, "llm_v1alpha1_llmdeployment.yaml")
+	namespace := l.world(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}}")
+	all := model + "\n---\n" + deployment
+	steps := []struct {
+		name, manifests string
+		want            []string
+		refused         bool
+	}{
+		{"all is new", all, []string{"+ LLMModel", "+ Deployment", "+ PodDisruptionBudget", "6 to create, 0 to change, 0 to delete, 0 unchanged"}, false},
+		{"without a model", deployment, []string{"would wait: LLMModel gpt-small is neither", "1 to create"}, false},
+		{"refused", model + "\n---\n" + strings.Replace(deployment, "port: 8080", "port: 99999", 1), []string{"! LLMDeployment", "spec.port: ", "port must be a whole number from 1 to 65535", "1 refused"}, true},
+		{"an unknown field", model + "\n  modle: x", []string{"! LLMModel", `unknown field "spec.modle"`}, true},
+	}
+	for _, step := range steps {
+		l.planned(t, namespace, step.name, step.manifests, step.want, step.refused)
+	}
+	left := &unstructured.UnstructuredList{}
+	left.SetGroupVersionKind(schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMModelList"})
+	if err := l.client.List(t.Context(), left, client.InNamespace(namespace)); err != nil || len(left.Items) != 0 {
+		t.Fatalf("a plan made %d models, %v", len(left.Items), err)
+	}
+	l.create(t, namespace, all)
+	l.await(t, namespace, "Serving")
+	l.planned(t, namespace, "nothing new", all, []string{"0 to create, 0 to change, 0 to delete, 6 unchanged"}, false)
+	l.planned(t, namespace, "more replicas", strings.Replace(deployment, "replicas: 2", "replicas: 3", 1),
+		[]string{"~ LLMDeployment", "~ Deployment", "-  replicas: 2", "+  replicas: 3", "0 to create, 2 to change, 0 to delete"}, false)
+	l.planned(t, namespace, "one replica", strings.Replace(deployment, "replicas: 2", "replicas: 1", 1),
+		[]string{"- PodDisruptionBudget", "0 to create, 2 to change, 1 to delete"}, false)
+	l.planned(t, namespace, "a field taken out", strings.Replace(model, `    memory: "4Gi"`, "", 1),
+		[]string{"-    memory: 4Gi", "made for LLMDeployment", "2 to change"}, false)
+	l.planned(t, namespace, "a model of others", strings.Replace(model, "4Gi", "8Gi", 1),
+		[]string{"~ LLMModel", "made for LLMDeployment " + namespace + "/chat-service", "~ Deployment", "memory: 8Gi", "2 to change"}, false)
+}
+
+func (l *live) planned(t *testing.T, namespace, name, manifests string, want []string, refused bool) {
+	t.Helper()
+	out, _, err := l.run(t, manifests, "plan", "-f", "-", "-n", namespace)
+	if (err != nil) != refused {
+		t.Errorf("%s: %v", name, err)
+	}
+	for _, each := range want {
+		if !strings.Contains(out, each) {
+			t.Errorf("%s: %q isn't in it:\n%s", name, each, out)
+		}
+	}
 }
 
 // world makes a namespace that holds the objects of a manifest, with the model
@@ -96,17 +151,22 @@ func (l *live) world(t *testing.T, manifest string) string {
 	if err := l.client.Create(t.Context(), space); err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range strings.Split(manifest, "\n---\n") {
+	l.create(t, space.Name, manifest)
+	return space.Name
+}
+
+func (l *live) create(t *testing.T, namespace, manifests string) {
+	t.Helper()
+	for _, doc := range strings.Split(manifests, "\n---\n") {
 		made := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &made.Object); err != nil {
 			t.Fatal(err)
 		}
-		made.SetNamespace(space.Name)
+		made.SetNamespace(namespace)
 		if err := l.client.Create(t.Context(), made); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return space.Name
 }
 
 // await watches the LLMDeployment until its Ready condition has the reason.
