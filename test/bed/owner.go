@@ -69,6 +69,9 @@ func (i *Inventory) Save(ctx context.Context, refs []object.Ref) error {
 	}
 	changed := i.Owner.DeepCopy()
 	changed.Data = map[string]string{inventoryKey: string(text)}
+	if len(refs) == 0 {
+		changed.Data = nil
+	}
 	patch := client.MergeFromWithOptions(i.Owner.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	if err := i.Client.Patch(ctx, changed, patch); err != nil {
 		return err

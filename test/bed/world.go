@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,9 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-dev/slipway/internal/object"
 )
 
 // watched are the kinds that a picture of the world shows.
@@ -40,12 +44,13 @@ func Watched() []schema.GroupVersionKind { return watched }
 // the same story must agree on, the fields' managers included.
 type World map[string]any
 
-// Picture shows a namespace's world. The namespace's name and the owner's UID
-// are replaced, so that worlds of different runs compare.
-func Picture(t testing.TB, c client.Client, namespace string, owner client.Object) World {
+// Picture shows a namespace's world, custom kinds too where they are given. The
+// namespace's name and the owner's UID are replaced, so that worlds of different
+// runs compare.
+func Picture(t testing.TB, c client.Client, namespace string, owner client.Object, custom ...schema.GroupVersionKind) World {
 	t.Helper()
 	world := World{}
-	for _, gvk := range watched {
+	for _, gvk := range slices.Concat(watched, custom) {
 		for _, each := range List(t.Context(), t, c, gvk, namespace) {
 			if isCluster(each) {
 				continue
@@ -72,15 +77,25 @@ func isCluster(obj unstructured.Unstructured) bool {
 	return obj.GetName() == "kube-root-ca.crt" || obj.GetKind() == "ServiceAccount" && obj.GetName() == "default"
 }
 
+// plain is an object without what differs from run to run: versions, times,
+// addresses, and what the cluster's own controllers write.
 func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) any {
 	t.Helper()
 	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation"} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
+	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
 	for _, field := range []string{"clusterIP", "clusterIPs"} {
 		unstructured.RemoveNestedField(obj.Object, "spec", field)
 	}
-	delete(obj.Object, "status")
+	if strings.Contains(obj.GetAPIVersion(), "example.com") {
+		timeless(obj)
+	} else {
+		delete(obj.Object, "status")
+	}
+	obj.SetManagedFields(slices.DeleteFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return !strings.HasPrefix(entry.Manager, object.ManagedBy)
+	}))
 	managed, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "managedFields")
 	for _, entry := range managed {
 		delete(entry.(map[string]any), "time")
@@ -101,4 +116,15 @@ func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) a
 		t.Fatal(err)
 	}
 	return content
+}
+
+// timeless takes the times off an object's conditions.
+func timeless(obj unstructured.Unstructured) {
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, each := range conditions {
+		delete(each.(map[string]any), "lastTransitionTime")
+	}
+	if conditions != nil {
+		_ = unstructured.SetNestedSlice(obj.Object, conditions, "status", "conditions")
+	}
 }

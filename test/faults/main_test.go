@@ -7,7 +7,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-dev/slipway/test/bed"
 )
@@ -17,5 +19,6 @@ import (
 var server *rest.Config
 
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // the faults are meant
 	os.Exit(bed.Run(m, func(config *rest.Config) { server = config }))
 }
