@@ -50,9 +50,15 @@ clean: ## Remove bin/ and dist/
 ##@ Test
 
 .PHONY: test
-test: verify-generate ## Run every test
+test: verify-generate components ## Run every test
 	@$(GO) vet ./...
-	@$(GO) test ./...
+	@$(GO) test -timeout 45m ./...
+
+# go test keeps to itself what a package prints until it is done, so that a
+# compile of minutes would look like a hang.
+.PHONY: components
+components:
+	@$(GO) run ./internal/tools/components
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster

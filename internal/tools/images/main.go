@@ -131,12 +131,13 @@ func compile(ctx context.Context, architecture, binary, ldflags string, progress
 // over the commit (reproducible-builds.org); without either, as in a source
 // archive, an image is of the epoch.
 func commit(ctx context.Context) (created time.Time, revision string, err error) {
-	output, gitErr := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct %H").Output()
+	output, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct %H").Output()
+	if err != nil {
+		output = []byte("0")
+	}
 	seconds, revision, _ := strings.Cut(strings.TrimSpace(string(output)), " ")
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds = epoch
-	} else if gitErr != nil {
-		return time.Unix(0, 0), "", nil
 	}
 	count, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {

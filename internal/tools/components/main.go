@@ -1,0 +1,27 @@
+// Command components compiles the programs of the local Kubernetes that the cache
+// lacks, and shows its progress. It is what make test runs first, because go test
+// keeps to itself what a package prints until the package is done. It starts
+// nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/slipway-dev/slipway/internal/cluster/component"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A cluster with real pods needs all of them.
+	groups := slices.Concat(component.ControlPlane, component.Node)
+	if _, err := component.Ensure(ctx, component.Options{Progress: os.Stderr}, groups...); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
