@@ -102,11 +102,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // sign names the pod that answers, and the request when that is asked for.
 func (s *Server) sign(header http.Header, r *http.Request) {
 	if s.config.Pod != "" {
-		header.Set("x-inference-pod", s.config.Pod)
-		header.Set("x-inference-port", s.port)
+		header.Set("X-Inference-Pod", s.config.Pod)
+		header.Set("X-Inference-Port", s.port)
 	}
 	if s.config.Namespace != "" {
-		header.Set("x-inference-namespace", s.config.Namespace)
+		header.Set("X-Inference-Namespace", s.config.Namespace)
 	}
 	if s.config.RequestIDs {
 		id := r.Header.Get("X-Request-Id")

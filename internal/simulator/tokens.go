@@ -13,8 +13,11 @@ const longestToken = 16
 // not empty. A token is a word, or one other sign, with the space before it;
 // further white space is a token of its own. All tokens together are the text.
 func nextToken(text string) int {
-	if space := leadingSpace(text); space > 0 {
-		return space
+	// Almost every token starts with a sign, or with one blank before it.
+	if plain := text[0] == ' ' && len(text) > 1 && isSign(text[1]); !plain && !isSign(text[0]) {
+		if space := leadingSpace(text); space > 0 {
+			return space
+		}
 	}
 	i := 0
 	if text[0] == ' ' {
@@ -34,6 +37,9 @@ func nextToken(text string) int {
 	}
 	return i
 }
+
+// isSign tells that a byte is ASCII and not white space.
+func isSign(b byte) bool { return b > ' ' && b < utf8.RuneSelf }
 
 // leadingSpace returns the length of the white space that is a token of its
 // own: all of it but a last blank that belongs to the word behind.
