@@ -3,6 +3,8 @@ package diagnosis
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -28,7 +30,15 @@ func config(facts Facts, _ *corev1.Pod, spec corev1.Container, waiting *corev1.C
 		return nil
 	}
 	reason, message := configFault(facts, spec, waiting)
-	return []candidate{{Finding{Reason: reason, Message: message, Next: facts.describe(), Terminal: true}, rankContainer}}
+	return []candidate{{Finding{Reason: reason, Message: message, Next: facts.describe(), Terminal: !mayPass(waiting.Message)}, rankContainer}}
+}
+
+// mayPass says of a fault that it is the node's own slowness: caches that aren't
+// filled yet, a runtime under load.
+func mayPass(said string) bool {
+	return slices.ContainsFunc([]string{"failed to sync", "deadline exceeded", "is reserved for", "not registered"}, func(pattern string) bool {
+		return strings.Contains(said, pattern)
+	})
 }
 
 func configFault(facts Facts, spec corev1.Container, waiting *corev1.ContainerStateWaiting) (reason, message string) {

@@ -93,7 +93,7 @@ func image(facts Facts, pod *corev1.Pod, container corev1.Container, waiting *co
 		if cause := facts.quote(afterImage(said, name)); cause != "" {
 			message += ": " + cause
 		}
-		return made(ReasonImagePullFailed, message+"; "+changeImage(facts, pod, registryOf(name)), true)
+		return made(ReasonImagePullFailed, message+"; "+changeImage(facts, pod, registryOf(name)), false)
 	}
 	wayOut := fault.wayOut(facts, pod, registryOf(name))
 	return made(fault.reason, fmt.Sprintf("image %s can't be pulled: %s; %s", name, fault.fault, wayOut), !fault.passing)

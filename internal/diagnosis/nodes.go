@@ -109,7 +109,8 @@ func largest(nodes []Node, of func(Node) corev1.ResourceList, name corev1.Resour
 func lost(facts Facts, pod *corev1.Pod) []candidate {
 	name := pod.Spec.NodeName
 	at := slices.IndexFunc(facts.Nodes, func(n Node) bool { return n.Name == name })
-	gone := at < 0 && len(facts.Nodes) > 0
+	// A ready pod on an unknown node is on one that we haven't heard of yet.
+	gone := at < 0 && len(facts.Nodes) > 0 && !isReady(pod)
 	if name == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}

@@ -76,7 +76,9 @@ func unscheduled(facts Facts, pod *corev1.Pod) []candidate {
 		if reason == ReasonInsufficientGPU || reason == ReasonInsufficientResources || reason == ReasonUntoleratedTaints {
 			next = "kubectl describe nodes"
 		}
-		return []candidate{{Finding{Reason: reason, Message: message, Next: next, Terminal: true}, rankSchedule}}
+		// Nodes that start and volumes that are being made need nothing from the user.
+		terminal := reason != ReasonNoNodesReady && reason != ReasonClaimPending
+		return []candidate{{Finding{Reason: reason, Message: message, Next: next, Terminal: terminal}, rankSchedule}}
 	}
 	return nil
 }
@@ -192,10 +194,25 @@ func keptOff(facts Facts, pod *corev1.Pod, says schedulerSays, total int) (reaso
 	case says.count("free ports") > 0:
 		return ReasonUnschedulable, fmt.Sprintf("no node has the pods' host port free; add nodes, or lower %s", levers.Replicas)
 	case says.count("volume") > 0, strings.Contains(says.before, "ersistentVolumeClaim"), strings.Contains(says.before, "persistentvolumeclaim"):
-		return ReasonClaimPending, "no node can have the pods' volumes; check the claims and where their volumes are"
+		return ReasonClaimPending, fmt.Sprintf("no node can have the pods' volumes%s; check that they are bound, and where their volumes are", claimsOf(pod))
 	}
 	said := facts.quote(cmp.Or(says.before, strings.Join(slices.Sorted(maps.Keys(says.reasons)), ", ")))
 	return ReasonUnschedulable, "no node takes the pods: " + cmp.Or(said, "the scheduler gives no reason")
+}
+
+// claimsOf names the claims that a pod uses.
+func claimsOf(pod *corev1.Pod) string {
+	var names []string
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return " (PersistentVolumeClaim " + strings.Join(names[:min(maxNamed, len(names))], ", ") + ")"
 }
 
 // selector shows a pod's node selector.

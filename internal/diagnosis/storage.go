@@ -145,7 +145,11 @@ func mounts(facts Facts, pod *corev1.Pod) []candidate {
 	if slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil }) {
 		return nil // its containers run, so whatever failed has passed
 	}
-	for _, event := range facts.eventsOf(pod, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox") {
+	// Images are pulled once volumes and sandbox are there.
+	for _, event := range facts.eventsOf(pod, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "Pulling", "Pulled") {
+		if event.Reason == "Pulling" || event.Reason == "Pulled" {
+			return nil
+		}
 		if strings.HasPrefix(event.Message, "Unable to attach or mount volumes") {
 			continue // only lists the volumes; another event has the cause
 		}
