@@ -96,7 +96,14 @@ func (u *upper) up(ctx context.Context) (Outcome, error) {
 		if err := u.agree(*existing); err != nil {
 			return "", err
 		}
-		return Unchanged, errors.Join(u.follow(ctx), u.resumeNodes(ctx))
+		err := u.follow(ctx)
+		if err == nil {
+			err = u.resumeNodes(ctx)
+		}
+		if err == nil || ctx.Err() != nil || u.folder.readSupervisor().alive() {
+			return Unchanged, err
+		}
+		return u.recover(ctx, *existing) // it was ending while we looked
 	default:
 		return u.recover(ctx, *existing)
 	}

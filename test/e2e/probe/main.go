@@ -1,0 +1,91 @@
+// Command probe is what the end-to-end tests run in pods: it serves its host's
+// name, fetches a URL, and writes and reads a file. It does nothing else.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		return serve(ctx, args[1])
+	case len(args) == 3 && args[0] == "get":
+		return getTimes(ctx, args[1], args[2])
+	case len(args) == 3 && args[0] == "write":
+		return os.WriteFile(args[1], []byte(args[2]), 0o600)
+	case len(args) == 2 && args[0] == "read":
+		data, err := os.ReadFile(args[1])
+		fmt.Print(string(data))
+		return err
+	default:
+		return fmt.Errorf("usage: probe serve ADDRESS | get URL TIMES | write FILE TEXT | read FILE")
+	}
+}
+
+func serve(ctx context.Context, address string) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	fmt.Println("serving as", host)
+	server := &http.Server{Addr: address, ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, host)
+	})}
+	go func() {
+		<-ctx.Done()
+		server.Close()
+	}()
+	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// getTimes fetches a URL so many times, and prints a line for each.
+func getTimes(ctx context.Context, url, times string) error {
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		return err
+	}
+	for range n {
+		if err := get(ctx, url); err != nil {
+			return err
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// get prints what a URL answers, without reusing a connection.
+func get(ctx context.Context, url string) error {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(os.Stdout, io.LimitReader(response.Body, 1<<20))
+	return err
+}
