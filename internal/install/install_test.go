@@ -242,6 +242,7 @@ func TestCommandsOfTheSpecification(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	mustHelm(t, "lint", "--strict", chartDir)
 	mustHelm(t, "install", "llm-operator", chartDir, "--namespace", w.namespace)
 
 	if release := w.mustInstall(install.Options{Set: []string{"logLevel=debug"}, Wait: true}); release.Revision != 2 {

@@ -40,10 +40,13 @@ func run(m *testing.M) int {
 }
 
 // buildHelm compiles the helm command at the version of the SDK, from the
-// module of the tools, and returns its path. Compiled packages stay in Go's
-// cache.
+// module of the tools into bin/tools, and returns its path. Compiled packages
+// stay in Go's cache.
 var buildHelm = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("slipway-test-helm-%d", os.Getuid()), "helm")
+	path, err := filepath.Abs("../../bin/tools/helm")
+	if err != nil {
+		return "", err
+	}
 	build := exec.Command("go", "build", "-o", path, "helm.sh/helm/v4/cmd/helm")
 	build.Dir = "../../tools"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
