@@ -72,6 +72,36 @@ bench: ## Measure the budgets beside a bare client
 lint: $(TOOLS)/golangci-lint ## Run golangci-lint, at the version pinned in tools/go.mod
 	@$(TOOLS)/golangci-lint run ./...
 
+##@ Try it
+
+# The demo's cluster; `slipway up` without --name would give the same.
+SLIPWAY := $(BIN)/slipway
+KUBECTL := $(SLIPWAY) kubectl --
+
+.PHONY: demo
+demo: build ## Start a local Kubernetes, deploy a model, talk to it
+	@$(SLIPWAY) up >/dev/null
+	@echo; echo "Applying config/samples/llm_v1alpha1_llmmodel.yaml and llm_v1alpha1_llmdeployment.yaml"
+	@$(KUBECTL) apply -f config/samples/llm_v1alpha1_llmmodel.yaml -f config/samples/llm_v1alpha1_llmdeployment.yaml
+	@$(KUBECTL) wait --for=condition=Ready llmdeployment/chat-service --timeout=180s
+	@export KUBECONFIG="$$($(SLIPWAY) kubeconfig)"; \
+	echo; echo "A completion through the deployment's Service, http://chat-service.default.svc:8080:"; \
+	echo '{"model": "GPT-Small", "prompt": "Say hello", "max_tokens": 12}' \
+	  | $(KUBECTL) create --raw /api/v1/namespaces/default/services/chat-service:http/proxy/v1/completions -f -; \
+	echo; echo; echo "A streamed answer (slipway chat chat-service --message \"What are you?\"):"; echo; \
+	$(SLIPWAY) chat chat-service --message "What are you?"; \
+	echo; $(SLIPWAY) status LLMDeployment/chat-service; \
+	echo; echo "Try next:"; \
+	echo "  export KUBECONFIG=$$KUBECONFIG"; \
+	echo "  $(SLIPWAY) chat chat-service            # a conversation"; \
+	echo "  kubectl get llm-all                     # or: $(KUBECTL) get llm-all"; \
+	echo "  $(SLIPWAY) status                       # what runs, and what is wrong"; \
+	echo "Remove it all: make demo-down"
+
+.PHONY: demo-down
+demo-down: build ## End the demo's Kubernetes and remove all that is left of it
+	@$(SLIPWAY) down
+
 ##@ Generate
 
 .PHONY: generate

@@ -1,19 +1,25 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-dev/slipway/internal/cluster"
+	"github.com/slipway-dev/slipway/internal/install"
+	"github.com/slipway-dev/slipway/internal/version"
 )
 
 func newUp(streams Streams) *cobra.Command {
 	spec := cluster.Spec{}
+	withOperator := true
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a local Kubernetes, or make sure that it runs",
-		Long: `Start a local Kubernetes with real pods, and wait until it is ready.
+		Long: `Start a local Kubernetes with real pods and the operator in it, and wait until
+both are ready.
 
 Kubernetes is compiled from its published Go modules the first time, which takes
 several minutes, and kept in a cache. The cluster has network, mounts and
@@ -33,7 +39,10 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 			if err != nil {
 				return err
 			}
-			return printUp(streams, spec.Name, outcome)
+			if err := printUp(streams, spec.Name, outcome); err != nil || !withOperator {
+				return err
+			}
+			return installLocally(cmd.Context(), streams, spec.Name)
 		},
 	}
 	flags := cmd.Flags()
@@ -41,8 +50,33 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 	flags.IntVar(&spec.Nodes, "nodes", 1, "number of real nodes, each with its own kubelet and containerd")
 	flags.IntVar(&spec.GPUs, "gpus", 0, "number of nvidia.com/gpu that each node advertises, simulated")
 	flags.IntVar(&spec.SimulatedNodes, "simulated-nodes", 0, "number of further nodes on which pods only seem to run (taint kwok.x-k8s.io/node)")
+	flags.BoolVar(&withOperator, "operator", true, "install the operator too")
 	return cmd
 }
+
+// installLocally installs the operator into a local cluster, unless it serves
+// there already.
+func installLocally(ctx context.Context, streams Streams, name string) error {
+	kubeconfig, err := cluster.Kubeconfig(name)
+	if err != nil {
+		return err
+	}
+	shown := newSteps(streams.Err)
+	defer shown.clear()
+	target := connection{kubeconfig: kubeconfig, namespace: install.Namespace}
+	installer, explain, err := target.installer(shown)
+	if err != nil {
+		return err
+	}
+	if installer.Serves(ctx) {
+		return nil
+	}
+	_, err = installer.Install(ctx, install.Options{Image: version.Image(), Timeout: installTimeout, Wait: true})
+	return explain(err)
+}
+
+// installTimeout allows for a machine that is busy with something else.
+const installTimeout = 3 * time.Minute
 
 // printUp says what there is now and how to use it.
 func printUp(streams Streams, name string, outcome cluster.Outcome) error {

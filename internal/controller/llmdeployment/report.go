@@ -59,7 +59,7 @@ func progress(facts *facts, result apply.Result, finding *diagnosis.Finding) con
 			Message: "spec.replicas is 0, so nothing serves; raise it to serve " + facts.model.Spec.ModelName}
 	case workload != nil && isServing(workload):
 		return condition.Outcome{Verdict: condition.Done, Reason: reasonServing,
-			Message: fmt.Sprintf("%s serves %s", plural(replicas), facts.model.Spec.ModelName)}
+			Message: fmt.Sprintf("%s of %s ready", plural(replicas), facts.model.Spec.ModelName)}
 	case finding == nil || isProgress(finding):
 		// One sentence for the whole way, so that a rollout in good order writes
 		// little; `slipway status` shows each pod's step.
