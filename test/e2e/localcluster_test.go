@@ -438,4 +438,3 @@ func buildProgram(t *testing.T, pkg, name string) string {
 	}
 	return path
 }
-
