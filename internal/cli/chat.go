@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-dev/slipway/internal/cli/chat"
 	"github.com/slipway-dev/slipway/internal/cli/tunnel"
 )
 
 func newChat(streams Streams) *cobra.Command {
-	var message, namespace, kubeconfig, kubecontext string
+	var message string
+	var cluster connection
 	session := &chat.Session{Out: streams.Out, Err: streams.Err}
 	command := &cobra.Command{
 		Use:   "chat NAME",
@@ -31,9 +31,7 @@ func newChat(streams Streams) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&message, "message", "", "say this and end, instead of a conversation")
 	flags.Int64Var(&session.MaxTokens, "max-tokens", 0, "the most tokens of an answer (0: the model decides)")
-	flags.StringVarP(&namespace, "namespace", "n", "", "the LLMDeployment's namespace (default: the kubeconfig's)")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "path to the kubeconfig (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&kubecontext, "context", "", "the kubeconfig's context to use")
+	cluster.register(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if session.MaxTokens < 0 {
 			return fmt.Errorf("--max-tokens is %d; it must be 0 or more", session.MaxTokens)
@@ -41,7 +39,7 @@ func newChat(streams Streams) *cobra.Command {
 		if command.Flags().Changed("message") && message == "" {
 			return errors.New("--message is empty; say something, or leave it out for a conversation")
 		}
-		session.Connect = connectTo(args[0], namespace, kubeconfig, kubecontext)
+		session.Connect = connectTo(args[0], &cluster)
 		if message != "" {
 			return session.Ask(command.Context(), message)
 		}
@@ -59,28 +57,19 @@ func promptFor(streams Streams) string {
 }
 
 // connectTo returns what connects to the deployment's longest ready pod.
-func connectTo(name, namespace, kubeconfig, kubecontext string) func(context.Context) (*chat.Client, error) {
+func connectTo(name string, cluster *connection) func(context.Context) (*chat.Client, error) {
 	return func(ctx context.Context) (*chat.Client, error) {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = kubeconfig
-		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext})
-		config, err := loader.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("no cluster to talk to: %w", err)
-		}
-		in := namespace
-		if in == "" {
-			if in, _, err = loader.Namespace(); err != nil {
-				return nil, fmt.Errorf("no namespace to look in: %w", err)
-			}
-		}
-		target, err := tunnel.Find(ctx, config, in, name)
+		config, namespace, err := cluster.open()
 		if err != nil {
 			return nil, err
+		}
+		target, err := tunnel.Find(ctx, config, namespace, name)
+		if err != nil {
+			return nil, explainConnection(config, err)
 		}
 		address, end, err := tunnel.Open(ctx, config, target)
 		if err != nil {
-			return nil, err
+			return nil, explainConnection(config, err)
 		}
 		return &chat.Client{HTTP: &http.Client{Transport: &http.Transport{}}, BaseURL: address, Close: end}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // ChatRequest is the body of POST /v1/chat/completions. Fields that neither
@@ -78,6 +79,10 @@ func (c *Content) UnmarshalJSON(data []byte) error {
 	case 'n':
 		return nil
 	case '"':
+		if text, plain := plainString(data); plain {
+			*c = Content(text)
+			return nil
+		}
 		return json.Unmarshal(data, (*string)(c))
 	case '[':
 	default:
@@ -96,6 +101,22 @@ func (c *Content) UnmarshalJSON(data []byte) error {
 	}
 	*c = Content(text.String())
 	return nil
+}
+
+// plainString returns a JSON string that stands for itself: without an escape
+// or a byte that isn't ASCII. Most messages are such, and are read at once. The
+// decoder has checked that data is a string and nothing around it.
+func plainString(data []byte) (string, bool) {
+	if len(data) < 2 || data[0] != '"' || data[len(data)-1] != '"' {
+		return "", false
+	}
+	inside := data[1 : len(data)-1]
+	for _, b := range inside {
+		if b == '\\' || b == '"' || b < ' ' || b >= utf8.RuneSelf {
+			return "", false
+		}
+	}
+	return string(inside), true
 }
 
 // Strings is a list of strings that may be written as one string or null.
