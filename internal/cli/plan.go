@@ -17,7 +17,7 @@ import (
 func newPlan(streams Streams) *cobra.Command {
 	var files []string
 	var output string
-	var offline bool
+	var offline, brief bool
 	connect := &connection{}
 	command := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -43,13 +43,14 @@ func newPlan(streams Streams) *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			return printPlan(streams.Out, made, output)
+			return printPlan(streams.Out, made, output, brief)
 		},
 	}
 	connect.register(command)
 	flags := command.Flags()
 	flags.StringArrayVarP(&files, "filename", "f", nil, "file of manifests, - for standard input; may be repeated")
 	flags.BoolVar(&offline, "offline", false, "ask no cluster, and show all as new")
+	flags.BoolVar(&brief, "brief", false, "show which objects change, and not how")
 	flags.StringVarP(&output, "output", "o", "", "yaml or json")
 	return command
 }
@@ -106,12 +107,12 @@ func readFile(stdin io.Reader, name string) ([]*unstructured.Unstructured, error
 	return plan.Read(file)
 }
 
-func printPlan(out io.Writer, made *plan.Plan, output string) error {
+func printPlan(out io.Writer, made *plan.Plan, output string, brief bool) error {
 	var err error
 	if output != "" {
 		err = printAs(out, output, made)
 	} else {
-		err = plan.Print(out, made, hasColour(out))
+		err = plan.Print(out, made, plan.Style{Colour: hasColour(out), Brief: brief})
 	}
 	if refused := made.Refused(); err == nil && refused > 0 {
 		return fmt.Errorf("the cluster would refuse %d of these objects; the plan says why", refused)

@@ -31,6 +31,19 @@ func essence(from *unstructured.Unstructured) map[string]any {
 	return plain.Object
 }
 
+// withoutAddress drops the address that a dry run has drawn for a new Service:
+// the real one will be another.
+func withoutAddress(change *Change) {
+	if change.Before != nil || change.Object.Kind != "Service" || change.Object.Group != "" {
+		return
+	}
+	if address, _, _ := unstructured.NestedString(change.After, "spec", "clusterIP"); address == "None" {
+		return // headless by the manifest's own wish
+	}
+	unstructured.RemoveNestedField(change.After, "spec", "clusterIP")
+	unstructured.RemoveNestedField(change.After, "spec", "clusterIPs")
+}
+
 func same(before, after map[string]any) bool { return reflect.DeepEqual(before, after) }
 
 // mask hides the values of a Secret, and shows only which of them change.
@@ -102,6 +115,9 @@ func inventory(live *unstructured.Unstructured) []object.Ref {
 // reasonOf is what the API server says of an object, without its opening words.
 // The messages of our own rules name the field and the way out.
 func reasonOf(err error) string {
+	if _, fields, is := strings.Cut(err.Error(), "strict decoding error: "); is {
+		return fields + "; correct its name or remove it"
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return err.Error()

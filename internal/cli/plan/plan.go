@@ -225,6 +225,7 @@ func (p *Planner) children(ctx context.Context, made *Plan, one *resource, resou
 		if preview.After != nil {
 			change.After = essence(preview.After)
 		}
+		withoutAddress(&change)
 		mask(&change)
 		made.Changes = append(made.Changes, change)
 	}

@@ -29,15 +29,22 @@ var signs = map[apply.Action]struct{ sign, colour string }{
 	apply.Failed:     {"!", red},
 }
 
+// Style says how to print.
+type Style struct {
+	Colour bool
+	Brief  bool // without the diffs
+}
+
+func (s Style) paint(with, text string) string {
+	if !s.Colour || with == "" {
+		return text
+	}
+	return with + text + plain
+}
+
 // Print writes the plan: for each object a line and its diff, then the notes,
 // then a summary.
-func Print(out io.Writer, plan *Plan, colour bool) error {
-	paint := func(with, text string) string {
-		if !colour || with == "" {
-			return text
-		}
-		return with + text + plain
-	}
+func Print(out io.Writer, plan *Plan, style Style) error {
 	var text strings.Builder
 	var owner *object.Ref
 	for _, change := range plan.Changes {
@@ -50,13 +57,16 @@ func Print(out io.Writer, plan *Plan, colour bool) error {
 		if change.Message != "" {
 			line += ": " + change.Message
 		}
-		text.WriteString(paint(sign.colour, line) + "\n")
+		text.WriteString(style.paint(sign.colour, line) + "\n")
+		if style.Brief {
+			continue
+		}
 		lines, err := diff(change)
 		if err != nil {
 			return err
 		}
 		for _, each := range lines {
-			text.WriteString("    " + paint(colourOf(each), each) + "\n")
+			text.WriteString("    " + style.paint(colourOf(each), each) + "\n")
 		}
 	}
 	for _, note := range plan.Notes {
