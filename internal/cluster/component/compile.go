@@ -47,7 +47,6 @@ func goVersion(ctx context.Context, source string) (string, error) {
 func (b *builder) compile(ctx context.Context, g Group, m module, dir string) error {
 	source := filepath.Join(b.source, string(g))
 	meter := newMeter(b.progress, string(g))
-	defer meter.finish()
 	total, err := countStale(ctx, source, m)
 	if err != nil {
 		return err
@@ -70,6 +69,7 @@ func (b *builder) compile(ctx context.Context, g Group, m module, dir string) er
 		}
 		return fmt.Errorf("compile %s in %s: %w: %s", g, source, err, strings.Join(messages, "; "))
 	}
+	meter.finish()
 	return rename(m, dir)
 }
 
