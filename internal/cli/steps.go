@@ -45,8 +45,8 @@ func (s *steps) show(text string, final bool) {
 		return
 	}
 	// A line that wraps can't be replaced.
-	if limit := s.width - 1; limit > 0 && len(text) > limit {
-		text = text[:limit]
+	if runes := []rune(text); s.width > 1 && len(runes) >= s.width {
+		text = string(runes[:s.width-1])
 	}
 	fmt.Fprint(s.out, text)
 	s.open = text
