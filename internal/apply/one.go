@@ -102,11 +102,8 @@ func (e *Engine) unchanged(ref object.Ref, known record, live *snapshot) bool {
 	if version != known.version && e.ownFields(live) != known.fields {
 		return false
 	}
-	if version != known.version || live.cached && known.written != nil {
-		known.version = version
-		if live.cached {
-			known.written = nil
-		}
+	if version != known.version || known.written != nil {
+		known.version, known.written = version, nil
 		e.memory.put(ref, known)
 	}
 	return true

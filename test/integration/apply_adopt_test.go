@@ -106,6 +106,31 @@ func TestAForeignObjectThatAppearsMeanwhile(t *testing.T) {
 	want(t, map[string]string{"value": "theirs"}, get(s, "data", &corev1.ConfigMap{}).Data)
 }
 
+// TestAnObjectThatIsReplacedMeanwhile: between our read and our write ours is
+// deleted and someone else creates one of that name. The write names the object
+// that was read, so it fails, and the second look leaves the other alone.
+func TestAnObjectThatIsReplacedMeanwhile(t *testing.T) {
+	s := newStand(t)
+	s.mustApply(bed.ConfigMap(s.namespace, "data", "1"))
+	s.wire.Disturb(func(_ int, call bed.Call) bed.Fault {
+		if strings.HasSuffix(call.Path, "/data") {
+			s.wire.Disturb(nil)
+			if err := s.others.Delete(s.Context(), get(s, "data", &corev1.ConfigMap{})); err != nil {
+				s.Fatal(err)
+			}
+			foreign := bed.ConfigMap(s.namespace, "data", "theirs")
+			foreign.Labels = nil
+			s.create(foreign)
+		}
+		return bed.None
+	})
+	_, err := s.apply(bed.ConfigMap(s.namespace, "data", "2"))
+	if !condition.IsStop(err) {
+		t.Errorf("got %v, want a Stop", err)
+	}
+	want(t, map[string]string{"value": "theirs"}, get(s, "data", &corev1.ConfigMap{}).Data)
+}
+
 // TestObjectsThatCannotReferToTheirOwner carry its UID in a label, and are
 // pruned by it.
 func TestObjectsThatCannotReferToTheirOwner(t *testing.T) {
