@@ -42,9 +42,12 @@ func (m mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
-	if !ok || rest == "" {
-		w.WriteHeader(http.StatusOK)
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
 		return
+	}
+	if rest == "" {
+		return // the protocol is spoken here
 	}
 	if repository, reference, ok := cutLast(rest, "/manifests/"); ok {
 		m.manifest(w, r, repository, reference)
