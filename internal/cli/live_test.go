@@ -107,7 +107,7 @@ func (l *live) plan(t *testing.T) {
 		{"all is new", all, []string{"+ LLMModel", "+ Deployment", "+ PodDisruptionBudget", "6 to create, 0 to change, 0 to delete, 0 unchanged"}, false},
 		{"without a model", deployment, []string{"would wait: LLMModel gpt-small is neither", "1 to create"}, false},
 		{"refused", model + "\n---\n" + strings.Replace(deployment, "port: 8080", "port: 99999", 1), []string{"! LLMDeployment", "spec.port: ", "port must be a whole number from 1 to 65535", "1 refused"}, true},
-		{"an unknown field", model + "\n  modle: x", []string{"! LLMModel", `failed: unknown field "spec.modle"; correct its name or remove it`}, true},
+		{"an unknown field", model + "\n  imgae: x", []string{"! LLMModel", `failed: unknown field "spec.imgae"; correct its name or remove it`}, true},
 	}
 	for _, step := range steps {
 		l.planned(t, namespace, step.name, step.manifests, step.want, step.refused)

@@ -103,7 +103,7 @@ func readFile(stdin io.Reader, name string) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	return plan.Read(file)
 }
 

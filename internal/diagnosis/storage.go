@@ -65,10 +65,10 @@ func schedulerMisses(pod *corev1.Pod, claim string) bool {
 
 // claim says why a claim isn't bound; an empty message when that is no fault.
 func claim(facts Facts, claim *corev1.PersistentVolumeClaim) (reason, message string) {
-	switch {
-	case claim.Status.Phase == corev1.ClaimBound:
+	switch claim.Status.Phase {
+	case corev1.ClaimBound:
 		return "", ""
-	case claim.Status.Phase == corev1.ClaimLost:
+	case corev1.ClaimLost:
 		return ReasonClaimMissing, fmt.Sprintf("the volume of PersistentVolumeClaim %s is gone; restore it or make a new claim", claim.Name)
 	}
 	class, named := classOf(facts, claim)
