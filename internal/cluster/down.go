@@ -44,19 +44,10 @@ func Down(ctx context.Context, name string) error {
 	return nil
 }
 
-// remove ends a cluster whose lock is held. The supervisor is the first process
-// of the cluster's namespaces: the kernel ends all others with it, and drops
-// their mounts and interfaces.
+// remove ends a cluster whose lock is held, and removes its files.
 func remove(ctx context.Context, f folder) error {
-	if s := f.readSupervisor(); s.alive() {
-		if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("end the cluster's supervisor: %w", err)
-		}
-		ctx, cancel := context.WithTimeout(ctx, stopDeadline)
-		defer cancel()
-		if err := poll(ctx, "wait for the cluster's processes to end", func() bool { return !s.alive() }); err != nil {
-			return err
-		}
+	if err := endSupervisor(ctx, f); err != nil {
+		return err
 	}
 	name := filepath.Base(f.path())
 	if os.Geteuid() == 0 {
@@ -68,6 +59,33 @@ func remove(ctx context.Context, f folder) error {
 		return fmt.Errorf("remove the cluster's files: %w", err)
 	}
 	return nil
+}
+
+// endSupervisor ends the process that runs a cluster, and with it all others. In
+// namespaces of its own it is the first process: the kernel ends the others when
+// it is killed, and drops their mounts and interfaces. Without, it is asked to
+// end them itself, and to wait for them.
+func endSupervisor(ctx context.Context, f folder) error {
+	s := f.readSupervisor()
+	if !s.alive() {
+		return nil
+	}
+	signals := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}
+	if spec, err := f.readSpec(); err != nil || spec == nil || spec.Namespaced() {
+		signals = signals[1:]
+	}
+	for _, signal := range signals {
+		if err := syscall.Kill(s.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("end the cluster's supervisor: %w", err)
+		}
+		waiting, cancel := context.WithTimeout(ctx, stopDeadline)
+		err := poll(waiting, "wait for the cluster's processes to end", func() bool { return !s.alive() })
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the cluster's supervisor, process %d, can't be killed", s.PID)
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig of a cluster.

@@ -38,6 +38,10 @@ type supervision struct {
 	// begun is when the cluster was started, this time.
 	begun time.Time
 
+	// given is closed for a program that is given up on. It is filled before
+	// anybody reads it.
+	given map[string]chan struct{}
+
 	mu     sync.Mutex
 	status Status
 	nodes  map[string]*nodeKeeper
@@ -83,6 +87,7 @@ func Supervise(ctx context.Context, dir string) error {
 		cgroups:  cgroups{mount: cgroupMount, cluster: spec.Name},
 		store:    newImageStore(f.images()),
 		nodes:    map[string]*nodeKeeper{},
+		given:    map[string]chan struct{}{},
 		begun:    time.Now(),
 	}
 	if spec.Namespaced() {
@@ -241,26 +246,49 @@ func (s *supervision) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
+// hopeless is how often a program may end before it first serves.
+const hopeless = 5
+
 // keep runs one of the control plane's programs as long as the cluster.
 func (s *supervision) keep(ctx context.Context, name string) {
+	given := make(chan struct{})
+	s.given[name] = given
+	ends := 0
 	s.work.Go(func() {
 		s.group.Keep(ctx,
 			func() (process.Spec, error) { return controlPlaneSpec(s.settings, s.programs, name) },
 			nil,
 			func(err error, pause time.Duration) {
 				fmt.Fprintf(os.Stderr, "%s ended: %v; starting it again in %s\n", name, err, pause)
+				if ends++; ends == hopeless {
+					close(given)
+				}
 			})
 	})
 }
 
-// waitComponent waits for a program that is started again when it dies, so only
-// time bounds it.
+// waitComponent waits until a program serves, or one that it needs won't.
 func (s *supervision) waitComponent(ctx context.Context, name string) error {
 	probe, err := newProbe(s.settings, name)
 	if err != nil {
 		return err
 	}
+	// The API server ends for want of etcd, whose log then says why.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.given[config.Etcd]:
+			cancel(fmt.Errorf("etcd keeps ending; its log ends: %s", s.group.Tail(config.Etcd, 1<<10)))
+		case <-s.given[name]:
+			cancel(fmt.Errorf("%s keeps ending; its log ends: %s", name, s.group.Tail(name, 1<<10)))
+		case <-ctx.Done():
+		}
+	}()
 	if err := probe.wait(ctx, nil); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
 		return fmt.Errorf("%s does not serve: %w; its log ends: %s", name, err, s.group.Tail(name, 2<<10))
 	}
 	return nil

@@ -49,8 +49,8 @@ func TestLocalCluster(t *testing.T) {
 	c := &localCluster{t: t, binary: buildProgram(t, "./cmd/slipway", "slipway"), name: fmt.Sprintf("e2e-%d", os.Getpid())}
 	t.Cleanup(func() { _ = cluster.Down(context.Background(), c.name) })
 
-	c.slipway("up", "--name", c.name, "--nodes", "2", "--gpus", "2", "--simulated-nodes", "1")
-	if out := c.slipway("up", "--name", c.name); !strings.Contains(out, "already running") {
+	c.slipway("up", "--operator=false", "--name", c.name, "--nodes", "2", "--gpus", "2", "--simulated-nodes", "1")
+	if out := c.slipway("up", "--operator=false", "--name", c.name); !strings.Contains(out, "already running") {
 		t.Errorf("a second up says %q, want that the cluster is already running", out)
 	}
 	c.load(probeImage)
@@ -195,7 +195,7 @@ spec:
 func testNodeDies(c *localCluster) {
 	c.slipway("down", "--name", c.name, "--node", "node-2")
 	c.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-2", "--timeout=90s")
-	c.slipway("up", "--name", c.name)
+	c.slipway("up", "--operator=false", "--name", c.name)
 	c.kubectl("wait", "--for=condition=Ready", "node/node-2", "--timeout=60s")
 	c.kubectl("wait", "--for=condition=Available", "deployment/server", "--timeout=60s")
 }
@@ -205,7 +205,7 @@ func testSupervisorDies(c *localCluster) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
-	if out := c.slipway("up", "--name", c.name); !strings.Contains(out, "recovered") {
+	if out := c.slipway("up", "--operator=false", "--name", c.name); !strings.Contains(out, "recovered") {
 		c.t.Errorf("up after a crash says %q, want that it recovered", out)
 	}
 	c.kubectl("wait", "--for=condition=Available", "deployment/server", "--timeout=60s")

@@ -29,6 +29,8 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1])
 	case len(args) == 3 && args[0] == "get":
 		return getTimes(ctx, args[1], args[2])
+	case len(args) == 1 && args[0] == "eat":
+		return eat()
 	case len(args) == 3 && args[0] == "write":
 		return os.WriteFile(args[1], []byte(args[2]), 0o600)
 	case len(args) == 2 && args[0] == "read":
@@ -36,7 +38,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Print(string(data))
 		return err
 	default:
-		return fmt.Errorf("usage: probe serve ADDRESS | get URL TIMES | write FILE TEXT | read FILE")
+		return fmt.Errorf("usage: probe eat | serve ADDRESS | get URL TIMES | write FILE TEXT | read FILE")
 	}
 }
 
@@ -57,6 +59,20 @@ func serve(ctx context.Context, address string) error {
 		return err
 	}
 	return nil
+}
+
+// eat takes memory until the limit of its container ends it, or a gigabyte is
+// taken.
+func eat() error {
+	var taken [][]byte
+	for range 1024 {
+		block := make([]byte, 1<<20)
+		for i := range block {
+			block[i] = 1 // a page that is never written is never there
+		}
+		taken = append(taken, block)
+	}
+	return fmt.Errorf("%d MiB were there to take", len(taken))
 }
 
 // getTimes fetches a URL so many times, and prints a line for each.
