@@ -82,6 +82,7 @@ const (
 	ReasonRunsAsRoot            = "RunsAsRoot"
 	ReasonProbeFailed           = "ProbeFailed"
 	ReasonStarting              = "Starting"
+	ReasonNotAnswering          = "NotAnswering" // it runs and doesn't answer: it loads, or listens elsewhere
 	ReasonInsufficientGPU       = "InsufficientGPU"
 	ReasonInsufficientResources = "InsufficientResources"
 	ReasonNoMatchingNode        = "NoMatchingNode"

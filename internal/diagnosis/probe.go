@@ -102,7 +102,7 @@ func unhealthy(facts Facts, pod *corev1.Pod, spec corev1.Container, failure prob
 	levers := facts.Levers
 	switch {
 	case failure.status == 503 || failure.status == 429:
-		made.Reason, made.Terminal, made.rank = ReasonStarting, false, rankStarting
+		made.Reason, made.Terminal, made.rank = ReasonNotAnswering, false, rankStarting
 		made.Message = fmt.Sprintf("%s answers HTTP %d at %s: it is loading or overloaded", subject, failure.status, where)
 	case failure.status == 404 || failure.status == 405:
 		made.Message = fmt.Sprintf("%s answers HTTP %d at %s, where it is probed; %s must fit the server that the image runs", subject, failure.status, where, levers.Engine)
@@ -111,7 +111,7 @@ func unhealthy(facts Facts, pod *corev1.Pod, spec corev1.Container, failure prob
 	case failure.status != 0:
 		made.Message = fmt.Sprintf("%s answers HTTP %d at %s, where it is probed; its log says why", subject, failure.status, where)
 	case failure.fault != "" && !startedOver(pod, spec.Name) && failure.kind != "Liveness":
-		made.Reason, made.Terminal, made.rank = ReasonStarting, false, rankStarting
+		made.Reason, made.Terminal, made.rank = ReasonNotAnswering, false, rankStarting
 		made.Message = fmt.Sprintf("%s doesn't answer at %s yet (%s): it is still loading, or listens elsewhere; %s must be what the engine listens on", subject, where, failure.words(), levers.Port)
 	case failure.fault != "":
 		made.Message = fmt.Sprintf("%s doesn't answer at %s (%s); %s must be what the engine listens on", subject, where, failure.words(), levers.Port)
