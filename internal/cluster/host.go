@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -94,12 +95,17 @@ func runApt(ctx context.Context, apt string, args ...string) (string, error) {
 // need, and if not, why. It tries: rights, kernels and sandboxes all have a say.
 func mayIsolate(ctx context.Context) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("it does not run as root")
+		return errors.New("slipway does not run as root")
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the system lets it make no namespaces: %w", err)
+		return fmt.Errorf("the system lets slipway make no namespaces: %w", err)
+	}
+	groups := cgroups{mount: cgroupMount, cluster: fmt.Sprintf("probe-%d", os.Getpid())}
+	_, err := groups.make("node")
+	if err := errors.Join(err, groups.remove(ctx)); err != nil {
+		return fmt.Errorf("the system lets slipway make no control groups: %w", err)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type nodeKeeper struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 	pid     int // of the node's first process; 0 while none runs
+	filled  bool
 }
 
 // namespaces are those that the cluster and each node have of their own.
@@ -117,7 +118,7 @@ func (s *supervision) keepNode(ctx context.Context, k *nodeKeeper) {
 			if _, err := linked.Write([]byte{1}); err != nil {
 				return // it has ended, which Keep sees
 			}
-			s.work.Go(func() { s.fillNode(ctx, k.node.Name(), p) })
+			s.work.Go(func() { s.fillNode(ctx, k, p) })
 		},
 		func(err error, pause time.Duration) {
 			s.setNodePID(k, 0)
@@ -128,7 +129,19 @@ func (s *supervision) keepNode(ctx context.Context, k *nodeKeeper) {
 func (s *supervision) setNodePID(k *nodeKeeper, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.pid = pid
+	k.pid, k.filled = pid, false
+}
+
+// filled says whether every node that wasn't stopped has the cluster's images.
+func (s *supervision) filled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.nodes {
+		if !k.filled {
+			return false
+		}
+	}
+	return true
 }
 
 // prepareNode makes a node's control group, keys and configuration files, and
@@ -205,7 +218,7 @@ func (s *supervision) writeNodeKeys(n config.Node, dir string) error {
 }
 
 // fillNode gives a node the cluster's images as soon as its containerd answers.
-func (s *supervision) fillNode(ctx context.Context, name string, p *process.Process) {
+func (s *supervision) fillNode(ctx context.Context, k *nodeKeeper, p *process.Process) {
 	ctx, cancel := context.WithTimeout(ctx, settleDeadline)
 	defer cancel()
 	go func() {
@@ -226,9 +239,15 @@ func (s *supervision) fillNode(ctx context.Context, name string, p *process.Proc
 	if err == nil {
 		err = s.importImages(ctx, socket)
 	}
-	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "give %s its images: %v\n", name, err)
+	if err != nil {
+		if ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "give %s its images: %v\n", k.node.Name(), err)
+		}
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.filled = k.pid == p.PID
 }
 
 // containerdSocket is the way into a node's mount namespace, whose first process

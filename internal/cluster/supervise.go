@@ -174,6 +174,10 @@ func (s *supervision) waitReal(ctx context.Context) error {
 	if err := waitNodes(ctx, s.client, s.spec.Nodes, metav1.ListOptions{LabelSelector: "!" + simulatedLabel}); err != nil {
 		return err
 	}
+	s.doing("waiting for the nodes to have their images")
+	if err := poll(ctx, "wait for the nodes to have their images", s.filled); err != nil {
+		return err
+	}
 	s.doing("waiting for cluster DNS")
 	return poll(ctx, "wait for cluster DNS", func() bool {
 		pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -279,9 +283,9 @@ func (s *supervision) waitComponent(ctx context.Context, name string) error {
 	go func() {
 		select {
 		case <-s.given[config.Etcd]:
-			cancel(fmt.Errorf("etcd keeps ending; its log ends: %s", s.group.Tail(config.Etcd, 1<<10)))
+			cancel(fmt.Errorf("etcd keeps ending; its log ends: %s", s.group.Tail(config.Etcd, 300)))
 		case <-s.given[name]:
-			cancel(fmt.Errorf("%s keeps ending; its log ends: %s", name, s.group.Tail(name, 1<<10)))
+			cancel(fmt.Errorf("%s keeps ending; its log ends: %s", name, s.group.Tail(name, 300)))
 		case <-ctx.Done():
 		}
 	}()
