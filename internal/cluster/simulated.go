@@ -147,10 +147,10 @@ func simulatedNode(i int, shape Shape) (*corev1.Node, error) {
 // waitNodes waits until n of the selected nodes are Ready and open to pods.
 func waitNodes(ctx context.Context, client kubernetes.Interface, n int, selected metav1.ListOptions) error {
 	ready := 0
-	err := wait.PollUntilContextCancel(ctx, 2*probeInterval, true, func(ctx context.Context) (bool, error) {
+	err := poll(ctx, "wait for nodes", func() bool {
 		nodes, err := client.CoreV1().Nodes().List(ctx, selected)
 		if err != nil {
-			return false, nil // the API server may be restarting; ctx bounds the wait
+			return false // the API server may be restarting; ctx bounds the wait
 		}
 		ready = 0
 		for i := range nodes.Items {
@@ -158,7 +158,7 @@ func waitNodes(ctx context.Context, client kubernetes.Interface, n int, selected
 				ready++
 			}
 		}
-		return ready >= n, nil
+		return ready >= n
 	})
 	if err != nil {
 		return fmt.Errorf("%d of %d nodes are Ready: %w", ready, n, err)

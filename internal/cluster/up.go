@@ -254,7 +254,7 @@ func (u *upper) spawn() error {
 		if err != nil {
 			return err
 		}
-		defer listener.Close()
+		defer func() { _ = listener.Close() }() // the supervisor has its own copy
 		file, err := listener.File()
 		if err != nil {
 			return fmt.Errorf("hand the API server's port over: %w", err)

@@ -26,14 +26,14 @@ const (
 
 // Keep runs a program and starts it again whenever it ends, until ctx does;
 // then it kills it. started, which may be nil, is called with each new process;
-// ended, likewise, with how it ended and the pause before the next start. make
+// ended, likewise, with how it ended and the pause before the next start. next
 // is asked for the program each time, so that it may differ; an error from it
 // counts as an end.
-func (g *Group) Keep(ctx context.Context, make func() (Spec, error), started func(*Process), ended func(err error, pause time.Duration)) {
+func (g *Group) Keep(ctx context.Context, next func() (Spec, error), started func(*Process), ended func(err error, pause time.Duration)) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := g.runOnce(ctx, make, started)
+		err := g.runOnce(ctx, next, started)
 		if ctx.Err() != nil {
 			return
 		}
@@ -52,8 +52,8 @@ func (g *Group) Keep(ctx context.Context, make func() (Spec, error), started fun
 	}
 }
 
-func (g *Group) runOnce(ctx context.Context, make func() (Spec, error), started func(*Process)) error {
-	spec, err := make()
+func (g *Group) runOnce(ctx context.Context, next func() (Spec, error), started func(*Process)) error {
+	spec, err := next()
 	if err != nil {
 		return err
 	}
