@@ -64,7 +64,7 @@ func crash(facts Facts, pod *corev1.Pod, spec corev1.Container, ended *corev1.Co
 		return outOfMemory(facts, spec)
 	}
 	if code := ended.ExitCode; code == 0 || code == 137 || code == 143 {
-		if killed, is := killedByProbe(facts, pod, spec); is {
+		if killed, is := killedByProbe(facts, pod, spec, ended); is {
 			return killed
 		}
 	}

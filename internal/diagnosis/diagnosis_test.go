@@ -63,7 +63,7 @@ func pending(resources, spec, message string) string {
 
 // crashed is a pod whose container waits after a crash.
 func crashed(terminated string) string {
-	return `pods: [{spec: {nodeName: n1, containers: [{name: model, image: "i:v1", resources: {limits: {memory: 4Gi}}, livenessProbe: {httpGet: {path: /health, port: http}}, startupProbe: {httpGet: {path: /v1/models, port: 8080}}, ports: [{name: http, containerPort: 8080}]}]}, status: {phase: Running, containerStatuses: [{name: model, restartCount: 4, state: {waiting: {reason: CrashLoopBackOff, message: 'back-off 1m20s restarting failed container=model pod=` + podName + `_team(0c6a8a3e-6a3e-4d3f-9d1c-2f5b8f0f2b11)'}}, lastState: {terminated: {` + terminated + `}}}]}}]`
+	return `pods: [{spec: {nodeName: n1, containers: [{name: model, image: "i:v1", resources: {limits: {memory: 4Gi}}, livenessProbe: {httpGet: {path: /health, port: http}}, startupProbe: {httpGet: {path: /v1/models, port: 8080}, failureThreshold: 20, periodSeconds: 1, timeoutSeconds: 5}, ports: [{name: http, containerPort: 8080}]}]}, status: {phase: Running, containerStatuses: [{name: model, restartCount: 4, state: {waiting: {reason: CrashLoopBackOff, message: 'back-off 1m20s restarting failed container=model pod=` + podName + `_team(0c6a8a3e-6a3e-4d3f-9d1c-2f5b8f0f2b11)'}}, lastState: {terminated: {` + terminated + `}}}]}}]`
 }
 
 // running is a pod that runs and isn't ready, with an Unhealthy event.
@@ -158,6 +158,13 @@ events: [{involvedObject: {kind: Pod, name: ` + podName + `}, reason: Killing, m
 		{name: "killed by its startup probe", world: "{" + crashed("exitCode: 143, reason: Error") + `,
 events: [{involvedObject: {kind: Pod, name: ` + podName + `}, reason: Killing, message: "Container model failed startup probe, will be restarted"}]}`, reason: ReasonProbeFailed,
 			message: "container model is restarted again and again because it doesn't answer at :8080/v1/models; spec.port must be what the engine listens on, and loading may need a longer spec.startupTimeoutSeconds of LLMModel gpt-small"},
+
+		{name: "killed by its startup probe, by how long it lived", world: crashed(`exitCode: 0, reason: Completed, startedAt: "2026-01-01T00:00:00Z", finishedAt: "2026-01-01T00:00:23Z"`), reason: ReasonProbeFailed,
+			message: "container model is restarted again and again because it doesn't answer at :8080/v1/models; spec.port must be what the engine listens on, and loading may need a longer spec.startupTimeoutSeconds of LLMModel gpt-small"},
+		{name: "ends by itself, sooner", world: crashed(`exitCode: 0, reason: Completed, startedAt: "2026-01-01T00:00:00Z", finishedAt: "2026-01-01T00:00:05Z"`), reason: ReasonCrashLoop,
+			message: "container model ended by itself (exit code 0), but a server must keep running; correct spec.command of LLMModel gpt-small or spec.image of LLMModel gpt-small"},
+		{name: "ends by itself, later", world: crashed(`exitCode: 143, reason: Error, startedAt: "2026-01-01T00:00:00Z", finishedAt: "2026-01-01T01:00:00Z"`), reason: ReasonCrashLoop,
+			message: "container model keeps ending with SIGTERM (exit code 143); its log says why"},
 
 		{name: "loading", world: running("0", `Startup probe failed: Get "http://10.244.1.7:8080/v1/models": dial tcp 10.244.1.7:8080: connect: connection refused`), reason: ReasonNotAnswering, passing: true,
 			message: "container model doesn't answer at :8080/v1/models yet (connection refused): it is still loading, or listens elsewhere; spec.port must be what the engine listens on"},

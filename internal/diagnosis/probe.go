@@ -145,31 +145,59 @@ func startedOver(pod *corev1.Pod, container string) bool {
 }
 
 // killedByProbe says that a container ended because the kubelet killed it for a
-// failing probe ("Container model failed startup probe, will be restarted").
-func killedByProbe(facts Facts, pod *corev1.Pod, spec corev1.Container) (candidate, bool) {
+// failing probe. Its event tells ("Container model failed startup probe, will be
+// restarted"); where that hasn't come yet or is forgotten, so does how long the
+// container lived.
+func killedByProbe(facts Facts, pod *corev1.Pod, spec corev1.Container, ended *corev1.ContainerStateTerminated) (candidate, bool) {
+	kind := ""
 	for _, event := range facts.eventsOf(pod, "Killing") {
-		if !strings.HasPrefix(event.Message, "Container "+spec.Name+" failed ") {
-			continue
-		}
-		kind := "Startup"
-		if strings.Contains(event.Message, "liveness") {
+		if strings.HasPrefix(event.Message, "Container "+spec.Name+" failed liveness") {
 			kind = "Liveness"
+		} else if strings.HasPrefix(event.Message, "Container "+spec.Name+" failed startup") {
+			kind = "Startup"
 		}
-		where := target(probeOf(spec, kind), spec)
-		how := ""
-		for _, unhealthy := range facts.eventsOf(pod, "Unhealthy") {
-			if failure, is := parseProbe(unhealthy.Message); is && failure.kind == kind {
-				how = failure.summary()
-				break
-			}
+		if kind != "" {
+			break
 		}
-		message := fmt.Sprintf("container %s is restarted again and again because it doesn't answer at %s%s; %s must be what the engine listens on", spec.Name, where, how, facts.Levers.Port)
-		if kind == "Startup" {
-			message += ", and loading may need a longer " + facts.Levers.StartupTimeout
-		}
-		return candidate{Finding{Reason: ReasonProbeFailed, Message: message, Next: facts.logs(spec.Name, true), Terminal: true}, rankProbe}, true
 	}
-	return candidate{}, false
+	if kind == "" && livedItsStartup(pod, spec, ended) {
+		kind = "Startup"
+	}
+	if kind == "" {
+		return candidate{}, false
+	}
+	how := ""
+	for _, unhealthy := range facts.eventsOf(pod, "Unhealthy") {
+		if failure, is := parseProbe(unhealthy.Message); is && failure.kind == kind {
+			how = failure.summary()
+			break
+		}
+	}
+	message := fmt.Sprintf("container %s is restarted again and again because it doesn't answer at %s%s; %s must be what the engine listens on",
+		spec.Name, target(probeOf(spec, kind), spec), how, facts.Levers.Port)
+	if kind == "Startup" {
+		message += ", and loading may need a longer " + facts.Levers.StartupTimeout
+	}
+	return candidate{Finding{Reason: ReasonProbeFailed, Message: message, Next: facts.logs(spec.Name, true), Terminal: true}, rankProbe}, true
+}
+
+// livedItsStartup reports whether a container lived just as long as its startup
+// probe lets one live that never answers: failureThreshold probes, and then the
+// time to end.
+func livedItsStartup(pod *corev1.Pod, spec corev1.Container, ended *corev1.ContainerStateTerminated) bool {
+	probe := spec.StartupProbe
+	if probe == nil || ended.StartedAt.IsZero() || ended.FinishedAt.IsZero() {
+		return false
+	}
+	const slack = 10 // seconds, for a node under load
+	lived := int64(ended.FinishedAt.Sub(ended.StartedAt.Time).Seconds())
+	start, tries := int64(probe.InitialDelaySeconds), int64(probe.FailureThreshold)
+	least := start + (tries-1)*int64(probe.PeriodSeconds)
+	most := start + tries*int64(max(probe.PeriodSeconds, probe.TimeoutSeconds)) + slack
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		most += *grace
+	}
+	return tries > 0 && lived >= least && lived <= most
 }
 
 func (p probeFailure) summary() string {
