@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -29,7 +31,8 @@ func Open(ctx context.Context, config *rest.Config, target Target) (address stri
 	if err != nil {
 		return "", nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	// The forwarder logs what its user sees anyway, as a broken connection.
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	faults := &lastLines{}
 	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"},

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -78,11 +77,10 @@ func Find(ctx context.Context, config *rest.Config, namespace, name string) (Tar
 
 // explainMissing says what to do where the resource, or its kind, isn't there.
 func explainMissing(err error, namespace, name string) error {
-	var status apierrors.APIStatus
 	switch {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("read LLMDeployment %s/%s: %w", namespace, name, err)
-	case meta.IsNoMatchError(err), errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == ""):
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // A plain page: the path isn't served.
 		return errors.New("this cluster knows no LLMDeployments; `slipway install` installs the operator")
 	}
 	return fmt.Errorf("there is no LLMDeployment %q in namespace %q; `kubectl get llmdeployments -A` lists them", name, namespace)
