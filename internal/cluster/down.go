@@ -106,7 +106,10 @@ func Kubectl(name string) (string, error) {
 	return filepath.Join(spec.Programs, "kubectl"), nil
 }
 
-// find returns the folder and description of a cluster that exists.
+// errNotRunning says that a cluster exists but nothing runs it.
+var errNotRunning = errors.New("the cluster isn't running; slipway up starts it again")
+
+// find returns the folder and description of a cluster that runs.
 func find(name string) (folder, *Spec, error) {
 	f, err := folderOf(name)
 	if err != nil {
@@ -118,6 +121,9 @@ func find(name string) (folder, *Spec, error) {
 	}
 	if spec == nil {
 		return "", nil, fmt.Errorf("%s: %w", name, ErrNoCluster)
+	}
+	if !f.readSupervisor().alive() {
+		return "", nil, fmt.Errorf("%s: %w", name, errNotRunning)
 	}
 	return f, spec, nil
 }
