@@ -169,7 +169,9 @@ func (b *builder) ensureModule(ctx context.Context, g Group, m module) (string, 
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	temporary, err := os.MkdirTemp(root, ".build-"+string(g)+"-")
+	prefix := fmt.Sprintf(".build-%s-%s-", g, key)
+	sweep(filepath.Join(root, prefix+"*"))
+	temporary, err := os.MkdirTemp(root, prefix)
 	if err != nil {
 		return "", fmt.Errorf("make a folder to build in: %w", err)
 	}
@@ -181,6 +183,17 @@ func (b *builder) ensureModule(ctx context.Context, g Group, m module) (string, 
 		return "", err
 	}
 	return dir, os.Rename(temporary, dir)
+}
+
+// sweep removes what builders left that were killed. The lock must be held.
+func sweep(pattern string) {
+	left, err := filepath.Glob(pattern)
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // link gathers the programs of several groups in one folder of symbolic links.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +45,20 @@ func newTestBuilder(t *testing.T, main string, progress *bytes.Buffer) *builder 
 func TestBuildOnceAndNameTheProgram(t *testing.T) {
 	var progress bytes.Buffer
 	b := newTestBuilder(t, "package main\n\nfunc main() {}\n", &progress)
+	key, err := small.key(filepath.Join(b.source, "pause"), b.goVersion, runtime.GOOS+"/"+runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(b.cache, "localcluster", ".build-pause-"+key+"-1")
+	if err := os.MkdirAll(killed, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	dir, err := b.ensureModule(t.Context(), Pause, small)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("what a killed builder left is still there")
 	}
 	if info, err := os.Stat(filepath.Join(dir, "quiet")); err != nil || info.Mode()&0o111 == 0 {
 		t.Fatalf("no program was built: %v", err)
