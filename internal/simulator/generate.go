@@ -96,9 +96,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	if x.stream {
-		s.streamAnswer(w, r.Context(), x)
+		s.streamAnswer(r.Context(), w, x)
 	} else {
-		s.wholeAnswer(w, r.Context(), x)
+		s.wholeAnswer(r.Context(), w, x)
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *Server) settle(x *exchange) {
 }
 
 // wholeAnswer waits for all tokens and sends one answer.
-func (s *Server) wholeAnswer(w http.ResponseWriter, ctx context.Context, x *exchange) {
+func (s *Server) wholeAnswer(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	for range x.steps() - 1 {
 		if err := x.stay.step(ctx); err != nil {
 			return // The client is gone.
@@ -78,7 +78,7 @@ func (x *exchange) completionResponse(created int64, transfer *openai.KVTransfer
 
 // streamAnswer sends each token as an event: at once while latency is
 // simulated, and gathered into larger writes when tokens come without delay.
-func (s *Server) streamAnswer(w http.ResponseWriter, ctx context.Context, x *exchange) {
+func (s *Server) streamAnswer(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache")

@@ -121,7 +121,7 @@ func (s *Server) sign(header http.Header, r *http.Request) {
 func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	io.WriteString(w, text)
+	fmt.Fprint(w, text)
 }
 
 // Options are what a run of the simulator gets from outside.
