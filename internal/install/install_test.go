@@ -254,6 +254,40 @@ func TestCommandsOfTheSpecification(t *testing.T) {
 	}
 }
 
+// signed lists who owns fields of the operator's Deployment, status left out.
+func (w *world) signed() []string {
+	w.t.Helper()
+	managers := []string{}
+	for _, entry := range w.deployment().ManagedFields {
+		if entry.Subresource == "" {
+			managers = append(managers, entry.Manager+" "+string(entry.Operation))
+		}
+	}
+	slices.Sort(managers)
+	return slices.Compact(managers)
+}
+
+// TestAClientSideReleaseIsTakenOver upgrades a release as Helm 3 makes it, by
+// client-side patches. Fields left to the old way would be nobody's to remove.
+func TestAClientSideReleaseIsTakenOver(t *testing.T) {
+	w := newWorld(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	if err := w.client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	mustHelm(t, "install", "llm-operator", chartDir, "--namespace", w.namespace, "--server-side=false", "--set", "nodeSelector.old=yes")
+	if diff := cmp.Diff([]string{"helm Update"}, w.signed()); diff != "" {
+		t.Fatalf("client-side (-want +got):\n%s", diff)
+	}
+	w.mustInstall(install.Options{})
+	if diff := cmp.Diff([]string{"helm Apply"}, w.signed()); diff != "" {
+		t.Errorf("taken over (-want +got):\n%s", diff)
+	}
+	if selector := w.deployment().Spec.Template.Spec.NodeSelector; len(selector) != 0 {
+		t.Errorf("a field that is no longer wanted stays: %v", selector)
+	}
+}
+
 func TestAnUpgradeBringsNewDefinitions(t *testing.T) {
 	w := newWorld(t)
 	w.mustInstall(install.Options{})
