@@ -38,8 +38,8 @@ type supervision struct {
 	// begun is when the cluster was started, this time.
 	begun time.Time
 
-	// given is closed for a program that is given up on. It is filled before
-	// anybody reads it.
+	// given is closed for a program that is given up on. Only the goroutine that
+	// brings the cluster up touches the map.
 	given map[string]chan struct{}
 
 	mu     sync.Mutex
@@ -280,11 +280,12 @@ func (s *supervision) waitComponent(ctx context.Context, name string) error {
 	// The API server ends for want of etcd, whose log then says why.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	etcd, program := s.given[config.Etcd], s.given[name]
 	go func() {
 		select {
-		case <-s.given[config.Etcd]:
+		case <-etcd:
 			cancel(fmt.Errorf("etcd keeps ending; its log ends: %s", s.group.Tail(config.Etcd, 300)))
-		case <-s.given[name]:
+		case <-program:
 			cancel(fmt.Errorf("%s keeps ending; its log ends: %s", name, s.group.Tail(name, 300)))
 		case <-ctx.Done():
 		}
