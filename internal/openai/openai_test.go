@@ -362,3 +362,26 @@ func FuzzDecodeError(f *testing.F) {
 		}
 	})
 }
+
+// A message's text is what encoding/json reads, whether or not it takes the
+// short way that plain strings take.
+func TestContentIsJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]*`)).Draw(t, "text")
+		data, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content openai.Content
+		var want string
+		if err := json.Unmarshal(data, &content); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatal(err)
+		}
+		if string(content) != want {
+			t.Fatalf("%s is read as %q, want %q", data, content, want)
+		}
+	})
+}

@@ -127,11 +127,11 @@ func TestThroughput(t *testing.T) {
 		stream = max(stream, load(t, newServer(t), benchStream, requests))
 	}
 	t.Logf("JSON echo %.0f/s; chat %.0f/s, %.2f of it; stream of 40 tokens %.0f/s, %.2f of it", echo, chat, chat/echo, stream, stream/echo)
-	if chat < 0.4*echo {
-		t.Errorf("chat reaches %.2f of a JSON echo, want 0.4", chat/echo)
+	if chat < 0.35*echo {
+		t.Errorf("chat reaches %.2f of a JSON echo, want 0.35", chat/echo)
 	}
-	if stream < 0.25*echo {
-		t.Errorf("a stream reaches %.2f of a JSON echo, want 0.25", stream/echo)
+	if stream < 0.2*echo {
+		t.Errorf("a stream reaches %.2f of a JSON echo, want 0.2", stream/echo)
 	}
 }
 

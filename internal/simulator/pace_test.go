@@ -287,7 +287,7 @@ func TestReadiness(t *testing.T) {
 		check(503)
 		time.Sleep(30*time.Second - 1)
 		check(503)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		check(200)
 		server.ready.Store(false)
 		check(503)
