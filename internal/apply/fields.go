@@ -23,7 +23,7 @@ func ownFields(content map[string]any, entries []metav1.ManagedFieldsEntry, mana
 			continue
 		}
 		var fields map[string]any
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			continue // as if we owned nothing: the object is applied again
 		}
 		h.Value(entry.APIVersion)

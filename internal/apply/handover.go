@@ -37,7 +37,7 @@ func ownsReplicas(entries []metav1.ManagedFieldsEntry, manager string) bool {
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		if json.Unmarshal(entry.FieldsV1.Raw, &fields) == nil && fields.Spec["f:replicas"] != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec["f:replicas"] != nil {
 			return true
 		}
 	}

@@ -25,7 +25,7 @@ const goneDeadline = time.Minute
 
 // Run runs a package's tests against one API server of their own, and gives the
 // exit code.
-func Run(m *testing.M, use func(*rest.Config), opts ...controlplane.Option) int {
+func Run(m *testing.M, use func(*rest.Config) error, opts ...controlplane.Option) int {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()
 	plane, err := controlplane.New(ctx, opts...)
@@ -34,7 +34,10 @@ func Run(m *testing.M, use func(*rest.Config), opts ...controlplane.Option) int 
 		return 1
 	}
 	defer plane.Stop()
-	use(plane.Config())
+	if err := use(plane.Config()); err != nil {
+		fmt.Fprintln(os.Stderr, "prepare the control plane:", err)
+		return 1
+	}
 	return m.Run()
 }
 

@@ -20,5 +20,8 @@ var server *rest.Config
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // the faults are meant
-	os.Exit(bed.Run(m, func(config *rest.Config) { server = config }))
+	os.Exit(bed.Run(m, func(config *rest.Config) error {
+		server = config
+		return nil
+	}))
 }

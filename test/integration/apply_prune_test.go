@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestPruneOfWhatChangesHands(t *testing.T) {
 	s := newStand(t)
 	s.mustApply(bed.ConfigMap(s.namespace, "data", "1"))
 	s.wire.Disturb(func(_ int, call bed.Call) bed.Fault {
-		if call.Method == "DELETE" {
+		if call.Method == http.MethodDelete {
 			data := get(s, "data", &corev1.ConfigMap{})
 			s.change(data, func() { data.OwnerReferences = nil })
 			s.wire.Disturb(nil)

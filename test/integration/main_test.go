@@ -14,5 +14,8 @@ import (
 var server *rest.Config
 
 func TestMain(m *testing.M) {
-	os.Exit(bed.Run(m, func(config *rest.Config) { server = config }))
+	os.Exit(bed.Run(m, func(config *rest.Config) error {
+		server = config
+		return nil
+	}))
 }

@@ -6,9 +6,7 @@ package llm
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,18 +17,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/controller"
 	"github.com/slipway-dev/slipway/test/bed"
-	"github.com/slipway-dev/slipway/test/controlplane"
 )
 
 const (
@@ -41,28 +36,7 @@ const (
 	look = 50 * time.Millisecond
 	// mostWrites bounds the search for the last write of a step.
 	mostWrites = 40
-	parallel   = "6"
 )
-
-var api *rest.Config
-
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // the faults are meant
-	// The runs mostly wait for pods: more of them than processors go at once.
-	flag.Parse()
-	if err := flag.Set("test.parallel", parallel); err != nil {
-		panic(err)
-	}
-	os.Exit(bed.Run(m, func(config *rest.Config) {
-		api = config
-		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-			Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true,
-		}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}, controlplane.WithNodes(1)))
-}
 
 // kinds of the world beside those that Kubernetes brings.
 var kinds = []schema.GroupVersionKind{
