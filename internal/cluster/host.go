@@ -70,14 +70,16 @@ func ensurePrograms(ctx context.Context, progress io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, installDeadline)
 	defer cancel()
 	install := append([]string{"install", "-y", "-q", "--no-install-recommends"}, packages...)
-	if _, err := runApt(ctx, apt, install...); err == nil {
-		return nil
+	if _, err := runApt(ctx, apt, install...); err != nil {
+		if out, err := runApt(ctx, apt, "update", "-q"); err != nil {
+			return fmt.Errorf("%w; apt-get update failed: %w: %s", way, err, out)
+		}
+		if out, err := runApt(ctx, apt, install...); err != nil {
+			return fmt.Errorf("%w; apt-get install failed: %w: %s", way, err, out)
+		}
 	}
-	if out, err := runApt(ctx, apt, "update", "-q"); err != nil {
-		return fmt.Errorf("%w; apt-get update failed: %w: %s", way, err, out)
-	}
-	if out, err := runApt(ctx, apt, install...); err != nil {
-		return fmt.Errorf("%w; apt-get install failed: %w: %s", way, err, out)
+	if programs, _ := missing(findProgram); len(programs) > 0 {
+		return fmt.Errorf("%w; apt-get installed them, but there is still no %s in %s", way, strings.Join(programs, ", "), systemPath)
 	}
 	return nil
 }
