@@ -33,11 +33,11 @@ func Down(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer held.Release()
 	if err := remove(ctx, f); err != nil {
+		held.Release()
 		return err
 	}
-	if err := os.Remove(f.lockFile()); err != nil {
+	if err := held.Remove(); err != nil {
 		return fmt.Errorf("remove the cluster's lock: %w", err)
 	}
 	_ = os.Remove(filepath.Dir(f.path())) // the last cluster takes the folder of all with it

@@ -73,9 +73,13 @@ func Up(ctx context.Context, opts UpOptions) (Outcome, error) {
 	if err != nil {
 		return "", err
 	}
-	defer held.Release()
 	u := &upper{UpOptions: opts, folder: f}
-	return u.up(ctx)
+	outcome, err := u.up(ctx)
+	if _, statErr := os.Stat(f.path()); errors.Is(statErr, fs.ErrNotExist) {
+		return outcome, errors.Join(err, held.Remove()) // nothing came of it
+	}
+	held.Release()
+	return outcome, err
 }
 
 // upper is one run of Up.
