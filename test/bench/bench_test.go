@@ -17,12 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slipway-dev/slipway/internal/cluster"
 	"github.com/slipway-dev/slipway/internal/controller"
@@ -48,7 +50,13 @@ type world struct {
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
+	log.SetLogger(logr.Discard())
 	plane := controlplane.StartPlane(tb, controlplane.WithNodes(simulatedNodes))
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the API server's last words:\n%s", plane.Log("kube-apiserver"))
+		}
+	})
 	config := plane.Config()
 	config.QPS = -1
 	scheme := runtime.NewScheme()

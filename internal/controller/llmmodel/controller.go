@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 )
 
@@ -34,24 +35,29 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=llm.example.com,resources=llmmodels/status,verbs=update;patch
 // +kubebuilder:rbac:groups=llm.example.com,resources=llmmodels/finalizers,verbs=update
 
-// Reconcile sets the finalizer while the model is used, takes it away when it no
-// longer is, and reports who uses it.
+// Reconcile keeps the finalizer and the status true.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	model, users, err := r.gather(ctx, req.NamespacedName)
+	err := r.keep(ctx, req.NamespacedName)
+	return reconcile.End(condition.Classify(client.IgnoreNotFound(err)), 0)
+}
+
+// keep sets the finalizer while the model is used, takes it away when it no
+// longer is, and reports who uses it.
+func (r *Reconciler) keep(ctx context.Context, key types.NamespacedName) error {
+	model, users, err := r.gather(ctx, key)
 	if err != nil || model == nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	written, err := r.protect(ctx, model, len(users) > 0)
-	if err != nil || written == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	model, err = r.protect(ctx, model, len(users) > 0)
+	if err != nil || model == nil {
+		return err
 	}
-	status := report(written, users, metav1.NewTime(r.Now()))
-	written, err = reconcile.PatchStatus(ctx, r.Client, written, func(m *llmv1alpha1.LLMModel) { m.Status = status })
-	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	status := report(model, users, metav1.NewTime(r.Now()))
+	model, err = reconcile.PatchStatus(ctx, r.Client, model, func(m *llmv1alpha1.LLMModel) { m.Status = status })
+	if err == nil {
+		r.memory.Remember(model)
 	}
-	r.memory.Remember(written)
-	return ctrl.Result{}, nil
+	return err
 }
 
 // gather reads the model, nil when it is gone, and the sorted names of the
