@@ -66,7 +66,7 @@ type Options struct {
 
 // Write is one request to the API server that may have changed an object.
 type Write struct {
-	Verb   string // "apply" or "delete"
+	Verb   string // "apply", "patch" or "delete"
 	Object object.Ref
 	Err    error // nil when it took effect
 }

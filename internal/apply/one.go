@@ -142,6 +142,17 @@ func (e *Engine) write(ctx context.Context, owner identity, each item, intent ob
 		options = append(options, client.ForceOwnership)
 	}
 	err := e.send(ctx, each.ref, marked, options...)
+	if err != nil && live != nil {
+		mended, mendErr := e.mend(ctx, owner, each, live, err)
+		if mendErr != nil {
+			return done{live: live.Unstructured, err: explain(each.ref, mendErr)}
+		}
+		if mended {
+			marked = owner.mark(each.wanted)
+			marked.SetUID(live.GetUID())
+			err = e.send(ctx, each.ref, marked, options...)
+		}
+	}
 	if err != nil {
 		return e.refused(ctx, owner, each, intent, live, err)
 	}

@@ -142,3 +142,26 @@ func scale(s *stand, name string, replicas int32) {
 		s.Fatal(err)
 	}
 }
+
+// TestAnItemWhoseKeySomeoneChanged: the port of a Service's port is the key of
+// its list. Changed, it is another item, which is theirs; ours beside it has the
+// same name, and the server refuses the two.
+func TestAnItemWhoseKeySomeoneChanged(t *testing.T) {
+	s := newStand(t)
+	wanted := bed.Service(s.namespace, "chat", 8080)
+	s.mustApply(wanted)
+	for _, port := range []int32{9999, 8888} { // also a second time
+		there := get(s, "chat", &corev1.Service{})
+		s.change(there, func() { there.Spec.Ports[0].Port = port })
+		want(t, apply.Configured, s.mustApply(wanted)["Service/chat"])
+		after := get(s, "chat", &corev1.Service{})
+		want(t, 1, len(after.Spec.Ports))
+		want(t, int32(8080), after.Spec.Ports[0].Port)
+		want(t, apply.Unchanged, s.mustApply(wanted)["Service/chat"])
+	}
+	moved := bed.Service(s.namespace, "chat", 7000) // and our own change after it
+	s.mustApply(moved)
+	after := get(s, "chat", &corev1.Service{})
+	want(t, 1, len(after.Spec.Ports))
+	want(t, int32(7000), after.Spec.Ports[0].Port)
+}
