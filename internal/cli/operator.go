@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -27,6 +29,7 @@ func newOperator(streams Streams) *cobra.Command {
 			if err := logLevel.UnmarshalText([]byte(level)); err != nil {
 				return fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
 			}
+			spareMemory()
 			options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: logLevel}))
 			config, err := ctrl.GetConfig()
 			if err != nil {
@@ -45,4 +48,16 @@ func newOperator(streams Streams) *cobra.Command {
 	flags.IntVar(&options.Concurrency, "concurrency", 16, "resources of one kind reconciled at once")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	return command
+}
+
+// gcPercent lets the heap grow by half before it is collected, and not to twice
+// its size: an operator waits most of the time, and its memory is the cluster's.
+// With a thousand deployments it costs no measurable time (test/bench).
+const gcPercent = 50
+
+// spareMemory sets the collector's pace unless the environment does (GOGC).
+func spareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 }

@@ -37,7 +37,7 @@ const (
 	// writers is the concurrency of whoever writes, the operator included.
 	writers = 16
 	// patience bounds every wait.
-	patience = 10 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // world is a control plane with the CRDs in it.

@@ -66,7 +66,7 @@ func ready[T client.Object](w *world, list client.ObjectList, namespace string, 
 	for len(seen) < n {
 		event, open := <-watcher.ResultChan()
 		if !open {
-			w.tb.Fatalf("%d of %d ready when the watch ended", len(seen), n)
+			w.tb.Fatalf("%d of %d ready when the watch ended after at most %s", len(seen), n, patience)
 		}
 		if object, is := event.Object.(T); is && done(object) {
 			seen[object.GetName()] = true
@@ -145,8 +145,10 @@ func BenchmarkThousandDeployments(b *testing.B) {
 		b.ReportMetric(base.Seconds(), "s/bare")
 		b.ReportMetric(ours.Seconds(), "s/operator")
 		b.ReportMetric(ours.Seconds()/base.Seconds(), "ratio(<=1.25)")
-		_, writes := operator.requests()
+		reads, writes := operator.requests()
 		b.ReportMetric(float64(writes)/deployments, "writes/deployment")
+		b.Logf("bare %s, operator %s, ratio %.2f, %.2f writes and %d reads each, peak %.0f MiB",
+			base, ours, ours.Seconds()/base.Seconds(), float64(writes)/deployments, reads/deployments, operator.peakMemory())
 		atRest(b, operator)
 		b.ReportMetric(operator.peakMemory(), "MiB-peak(<150)")
 		drift(b, w)
