@@ -41,10 +41,10 @@ func (i *inventory) Save(ctx context.Context, refs []object.Ref) error {
 	return i.write(ctx, status)
 }
 
-// write patches the status and keeps the result as the latest version.
+// write updates the status and keeps the result as the latest version.
 func (i *inventory) write(ctx context.Context, status llmv1alpha1.LLMDeploymentStatus) error {
 	before := i.facts.deployment
-	written, err := reconcile.PatchStatus(ctx, i.reconciler.Client, before,
+	written, err := reconcile.WriteStatus(ctx, i.reconciler.Client, before,
 		func(d *llmv1alpha1.LLMDeployment) { d.Status = status })
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (r *Reconciler) keep(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	status := report(model, users, metav1.NewTime(r.Now()))
-	model, err = reconcile.PatchStatus(ctx, r.Client, model, func(m *llmv1alpha1.LLMModel) { m.Status = status })
+	model, err = reconcile.WriteStatus(ctx, r.Client, model, func(m *llmv1alpha1.LLMModel) { m.Status = status })
 	if err == nil {
 		r.memory.Remember(model)
 	}
