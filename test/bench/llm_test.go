@@ -101,7 +101,10 @@ func bare(w *world, namespace string, n int) time.Duration {
 		if err != nil {
 			return err
 		}
+		controller := metav1.NewControllerRef(owner, llmv1alpha1.GroupVersion.WithKind(llmv1alpha1.KindLLMDeployment))
 		for _, object := range objects {
+			// The same objects: the garbage collector has its work with an owner.
+			object.SetOwnerReferences([]metav1.OwnerReference{*controller})
 			if err := w.client.Create(ctx, object); err != nil {
 				return err
 			}
