@@ -45,7 +45,7 @@ func Open(ctx context.Context, config *rest.Config, target Target) (address stri
 	go func() { done <- forwarder.ForwardPorts() }()
 	end = func() {
 		cancel()
-		_ = <-done // Why it ended no longer matters.
+		<-done //nolint:errcheck // why it ended no longer matters
 	}
 	select {
 	case <-ready:
