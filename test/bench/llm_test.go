@@ -40,16 +40,23 @@ func deployment(namespace string, n int) *llmv1alpha1.LLMDeployment {
 }
 
 // each runs a function for 0..n-1 with bounded concurrency.
-func each(tb testing.TB, n int, do func(context.Context, int) error) {
-	tb.Helper()
+func each(n int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(writers)
 	for i := range n {
 		group.Go(func() error { return do(ctx, i) })
 	}
-	if err := group.Wait(); err != nil {
-		tb.Fatal(err)
-	}
+	return group.Wait()
+}
+
+// aside is each beside the test, which may only be failed from there, and not
+// ended: what waits for the objects ends by its own bound.
+func aside(tb testing.TB, n int, do func(context.Context, int) error) {
+	go func() {
+		if err := each(n, do); err != nil {
+			tb.Error(err)
+		}
+	}()
 }
 
 // ready watches a kind until n objects of a namespace are as wanted.
@@ -92,7 +99,7 @@ func bare(w *world, namespace string, n int) time.Duration {
 	if err := w.client.Create(context.Background(), used); err != nil {
 		w.tb.Fatal(err)
 	}
-	go each(w.tb, n, func(ctx context.Context, i int) error {
+	aside(w.tb, n, func(ctx context.Context, i int) error {
 		owner := deployment(namespace, i)
 		if err := w.client.Create(ctx, owner); err != nil {
 			return err
@@ -123,7 +130,7 @@ func operated(w *world, namespace string, n int) time.Duration {
 	if err := w.client.Create(context.Background(), model(namespace)); err != nil {
 		w.tb.Fatal(err)
 	}
-	go each(w.tb, n, func(ctx context.Context, i int) error {
+	aside(w.tb, n, func(ctx context.Context, i int) error {
 		return w.client.Create(ctx, deployment(namespace, i))
 	})
 	ready(w, &llmv1alpha1.LLMDeploymentList{}, namespace, n, llmReady)
@@ -164,13 +171,16 @@ func BenchmarkThousandDeployments(b *testing.B) {
 func unrelated(w *world) {
 	w.namespace("unrelated")
 	value := string(make([]byte, 1024))
-	each(w.tb, 5000, func(ctx context.Context, i int) error {
+	err := each(5000, func(ctx context.Context, i int) error {
 		meta := metav1.ObjectMeta{Namespace: "unrelated", Name: fmt.Sprintf("object-%04d", i)}
 		if err := w.client.Create(ctx, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"value": []byte(value)}}); err != nil {
 			return err
 		}
 		return w.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, BinaryData: map[string][]byte{"value": []byte(value)}})
 	})
+	if err != nil {
+		w.tb.Fatal(err)
+	}
 }
 
 // atRest counts requests in a minute in which nothing happens.
