@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"time"
 
@@ -22,11 +23,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Binary is the path of the binary in every image.
+// Binary is the path of the binary in an image that doesn't say another.
 const Binary = "/slipway"
 
-// User is the numeric user and group that an image runs as. It is numeric so
-// that a kubelet can hold runAsNonRoot without reading the image's passwd file.
+// User is the numeric user and group that an image runs as if it doesn't say
+// another. It is numeric so that a kubelet can hold runAsNonRoot without reading
+// the image's passwd file.
 const User = "65532:65532"
 
 // MaxBinaryBytes bounds the binary that Build reads, because it and its layer
@@ -35,9 +37,16 @@ const MaxBinaryBytes = 1 << 30
 
 // Config says what an image does and how it is described.
 type Config struct {
-	// Entrypoint is what the container always runs; Binary alone if empty. A
-	// stand-in for an image whose manifests give only `args` needs its role
-	// here, because a pod's args replace Cmd: {Binary, "simulator"}.
+	// Paths are the absolute paths under which the image has the binary; Binary
+	// alone if empty. All but the first are links to it. PATH is the folder of
+	// the first.
+	Paths []string
+	// User is the numeric user, or user and group, that the image runs as; the
+	// constant of that name if empty.
+	User string
+	// Entrypoint is what the container always runs; the first path alone if
+	// empty. A stand-in for an image whose manifests give only `args` needs its
+	// role here, because a pod's args replace Cmd: {Binary, "simulator"}.
 	Entrypoint []string
 	// Cmd is the role and flags that run when a pod gives no args.
 	Cmd []string
@@ -69,28 +78,43 @@ func Build(path string, config Config) (v1.Image, error) {
 }
 
 // BuildAll makes several images of one binary, under the keys of configs. They
-// share their layer wherever Uncompressed is the same.
+// share their layer wherever Uncompressed and Paths are the same.
 func BuildAll(path string, configs map[string]Config) (map[string]v1.Image, error) {
 	binary, architecture, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	layers := map[bool]v1.Layer{}
+	layers := map[string]v1.Layer{}
 	images := make(map[string]v1.Image, len(configs))
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
-		config := configs[key]
-		layer, made := layers[config.Uncompressed]
+		config := configs[key].withDefaults()
+		kind := fmt.Sprint(config.Uncompressed, config.Paths)
+		layer, made := layers[kind]
 		if !made {
-			if layer, err = newLayer(binary, config.Uncompressed); err != nil {
+			if layer, err = newLayer(binary, config.Paths, config.Uncompressed); err != nil {
 				return nil, fmt.Errorf("pack %s: %w", path, err)
 			}
-			layers[config.Uncompressed] = layer
+			layers[kind] = layer
 		}
 		if images[key], err = assemble(layer, architecture, config); err != nil {
 			return nil, fmt.Errorf("assemble the image of %s: %w", path, err)
 		}
 	}
 	return images, nil
+}
+
+// withDefaults fills in what a Config may leave empty.
+func (c Config) withDefaults() Config {
+	if len(c.Paths) == 0 {
+		c.Paths = []string{Binary}
+	}
+	if c.User == "" {
+		c.User = User
+	}
+	if len(c.Entrypoint) == 0 {
+		c.Entrypoint = c.Paths[:1]
+	}
+	return c
 }
 
 // Index makes the multi-architecture index of images. Each must be of another
@@ -134,15 +158,11 @@ func Describe(title, version, revision string) map[string]string {
 	return labels
 }
 
-// assemble puts a layer and a configuration together.
+// assemble puts a layer and a configuration without gaps together.
 func assemble(layer v1.Layer, architecture string, config Config) (v1.Image, error) {
 	created := v1.Time{Time: time.Unix(config.Created.Unix(), 0).UTC()}
 	if config.Created.IsZero() {
 		created = v1.Time{Time: time.Unix(0, 0).UTC()}
-	}
-	entrypoint := config.Entrypoint
-	if len(entrypoint) == 0 {
-		entrypoint = []string{Binary}
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	configured, err := mutate.ConfigFile(base, &v1.ConfigFile{
@@ -151,10 +171,10 @@ func assemble(layer v1.Layer, architecture string, config Config) (v1.Image, err
 		Created:      created,
 		RootFS:       v1.RootFS{Type: "layers"},
 		Config: v1.Config{
-			User:       User,
-			Entrypoint: entrypoint,
+			User:       config.User,
+			Entrypoint: config.Entrypoint,
 			Cmd:        config.Cmd,
-			Env:        append([]string{"PATH=/", "HOME=/tmp"}, config.Env...),
+			Env:        append([]string{"PATH=" + path.Dir(config.Paths[0]), "HOME=/tmp"}, config.Env...),
 			Labels:     config.Labels,
 			WorkingDir: "/",
 		},

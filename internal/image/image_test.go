@@ -145,6 +145,55 @@ func TestLayerHoldsTheBinaryAndNothingWritableButTmp(t *testing.T) {
 	}
 }
 
+func TestAnImageOfAnotherProjectsLayout(t *testing.T) {
+	img := build(t, program(t, elf.EM_X86_64, false, "payload"), Config{
+		Paths: []string{"/usr/local/bin/proxy", "/usr/local/bin/wrapper"}, User: "1337:1337",
+		Entrypoint: []string{"/usr/local/bin/wrapper"},
+	})
+	file, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{
+		User: "1337:1337", Entrypoint: []string{"/usr/local/bin/wrapper"},
+		Env: []string{"PATH=/usr/local/bin", "HOME=/tmp"}, WorkingDir: "/",
+	}
+	if diff := cmp.Diff(want, file.Config); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	archive := tar.NewReader(reader)
+	for {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := header.Name
+		if header.Typeflag == tar.TypeSymlink {
+			name += " -> " + header.Linkname
+		}
+		names = append(names, name)
+	}
+	tree := []string{
+		"etc/", "etc/group", "etc/passwd", "tmp/", "usr/", "usr/local/", "usr/local/bin/",
+		"usr/local/bin/proxy", "usr/local/bin/wrapper -> /usr/local/bin/proxy",
+	}
+	if diff := cmp.Diff(tree, names); diff != "" {
+		t.Errorf("the root file system, parents first (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheSameInputIsTheSameImage(t *testing.T) {
 	config := Config{Cmd: []string{"operator"}, Labels: Describe("a", "b", "c")}
 	first, second := program(t, elf.EM_X86_64, false, "one"), program(t, elf.EM_X86_64, false, "one")
@@ -159,6 +208,8 @@ func TestTheSameInputIsTheSameImage(t *testing.T) {
 		"another binary": build(t, program(t, elf.EM_X86_64, false, "two"), config),
 		"another role":   build(t, first, Config{Cmd: []string{"simulator"}, Labels: config.Labels}),
 		"another time":   build(t, first, Config{Cmd: config.Cmd, Labels: config.Labels, Created: time.Unix(5, 0)}),
+		"another path":   build(t, first, Config{Cmd: config.Cmd, Labels: config.Labels, Paths: []string{"/app/a"}}),
+		"another user":   build(t, first, Config{Cmd: config.Cmd, Labels: config.Labels, User: "1"}),
 	}
 	for what, img := range changed {
 		if got := digest(t, img); got == want {
