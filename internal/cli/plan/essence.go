@@ -113,10 +113,11 @@ func inventory(live *unstructured.Unstructured) []object.Ref {
 }
 
 // reasonOf is what the API server says of an object, without its opening words.
-// The messages of our own rules name the field and the way out.
-func reasonOf(err error) string {
+// The messages of our own rules name the field and the way out. Schema is asked
+// for where it helps.
+func reasonOf(err error, known func() Schema) string {
 	if _, fields, is := strings.Cut(err.Error(), "strict decoding error: "); is {
-		return fields + "; correct its name or remove it"
+		return explain(fields, known())
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {

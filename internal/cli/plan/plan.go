@@ -61,6 +61,8 @@ type Planner struct {
 	Engine *apply.Engine
 	// Namespace is for manifests that name none.
 	Namespace string
+	// Schemas finds what a misspelt field may mean; nil: Carried.
+	Schemas FindSchema
 }
 
 // resource is a manifest that is planned, and what it would be afterwards.
@@ -142,7 +144,7 @@ func (p *Planner) manifest(ctx context.Context, manifest *unstructured.Unstructu
 	}
 	change := Change{Object: one.ref, Action: apply.Created}
 	if p.Client == nil {
-		if err := known(one); err != nil {
+		if err := p.known(ctx, one); err != nil {
 			return nil, Change{}, err
 		}
 	} else {
@@ -150,7 +152,8 @@ func (p *Planner) manifest(ctx context.Context, manifest *unstructured.Unstructu
 		switch {
 		case apierrors.IsNotFound(err) && coming[one.ref.Namespace]:
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):
-			change.Action, change.Message = apply.Failed, reasonOf(err)
+			known := func() Schema { return p.schema(ctx, one.ref.GroupVersionKind()) }
+			change.Action, change.Message = apply.Failed, reasonOf(err, known)
 		case err != nil:
 			return nil, Change{}, fmt.Errorf("plan %s: %w", one.ref.Display(), err)
 		}
