@@ -34,7 +34,7 @@ func launchOf(model *llmv1alpha1.LLMModel, port int32) launch {
 		startup = defaultStartupSeconds
 	}
 	tcp := part.TCPProbes(startup)
-	openAI := part.HTTPProbes("/v1/models", "/v1/models", startup)
+	openAI := part.HTTPProbes(part.HTTP, "/v1/models", "/v1/models", startup)
 	switch spec.Engine {
 	case llmv1alpha1.EngineVLLM:
 		return launch{
@@ -43,13 +43,13 @@ func launchOf(model *llmv1alpha1.LLMModel, port int32) launch {
 				"--served-model-name", spec.ModelName,
 				"--port", strconv.Itoa(int(port)),
 			}, spec.Args...),
-			probes: part.HTTPProbes("/v1/models", "/health", startup),
+			probes: part.HTTPProbes(part.HTTP, "/v1/models", "/health", startup),
 		}
 	case llmv1alpha1.EngineOllama:
 		return launch{
 			args:   spec.Args,
 			env:    []corev1.EnvVar{{Name: "OLLAMA_HOST", Value: "0.0.0.0:" + strconv.Itoa(int(port))}},
-			probes: part.HTTPProbes("/", "/", startup),
+			probes: part.HTTPProbes(part.HTTP, "/", "/", startup),
 		}
 	case llmv1alpha1.EngineCustom:
 		return launch{args: spec.Args, probes: tcp}

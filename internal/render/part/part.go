@@ -79,3 +79,16 @@ func DisruptionBudget(meta Meta, replicas int32) *policyv1.PodDisruptionBudget {
 		},
 	}
 }
+
+// AnnotationConfig on a pod template carries the digest of what the pods read
+// only at their start, so that a change of it rolls them.
+const AnnotationConfig = "slipway.dev/config"
+
+// ConfigMap holds text files by their names.
+func ConfigMap(meta Meta, files map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: meta.ObjectMeta(),
+		Data:       files,
+	}
+}

@@ -10,24 +10,33 @@ type Probes struct {
 	Startup, Readiness, Liveness *corev1.Probe
 }
 
-// HTTPProbes probes paths on the port "http". The server may take startupSeconds
+// HTTP is the name of the port on which a server answers its clients.
+const HTTP = "http"
+
+// HTTPProbes probes paths on a named port. The server may take startupSeconds
 // until readyPath answers for the first time; loading a model is not a reason to
 // be killed. livePath must answer also under full load.
-func HTTPProbes(readyPath, livePath string, startupSeconds int32) Probes {
-	return probes(httpGet(readyPath), httpGet(livePath), startupSeconds)
+func HTTPProbes(port, readyPath, livePath string, startupSeconds int32) Probes {
+	return probes(httpGet(port, readyPath), httpGet(port, livePath), startupSeconds)
+}
+
+// GRPCProbes asks gRPC's health service, with no service's name, on a port.
+func GRPCProbes(port, startupSeconds int32) Probes {
+	ask := corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: port}}
+	return probes(ask, ask, startupSeconds)
 }
 
 // TCPProbes asks only whether the port "http" accepts a connection: all that can
 // be asked of a server whose protocol isn't known.
 func TCPProbes(startupSeconds int32) Probes {
-	connect := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}
+	connect := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(HTTP)}}
 	return probes(connect, connect, startupSeconds)
 }
 
-func httpGet(path string) corev1.ProbeHandler {
+func httpGet(port, path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 		Path:   path,
-		Port:   intstr.FromString("http"),
+		Port:   intstr.FromString(port),
 		Scheme: corev1.URISchemeHTTP,
 	}}
 }
