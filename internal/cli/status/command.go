@@ -36,7 +36,7 @@ func (r *Reader) Ask(ctx context.Context, target Target) (Answer, error) {
 		namespace = ""
 	}
 	if word == "" {
-		nodes, err := r.Flat(ctx, kinds(), namespace)
+		nodes, err := r.Flat(ctx, listed(), namespace)
 		return Answer{Flat: nodes}, err
 	}
 	mapping, err := resolve(r.Mapper, word)

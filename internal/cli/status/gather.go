@@ -125,16 +125,10 @@ func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, wor
 	return found, nil
 }
 
-// named lists what an object's status and spec name: its inventory, and the
-// model that an LLMDeployment serves.
+// named lists what an object's spec and status name: what it refers to, and its
+// inventory.
 func named(live *unstructured.Unstructured) []object.Ref {
-	var refs []object.Ref
-	if live.GetKind() == "LLMDeployment" {
-		if model, _, _ := unstructured.NestedString(live.Object, "spec", "modelRef"); model != "" {
-			gvk := live.GroupVersionKind()
-			refs = append(refs, object.Ref{Group: gvk.Group, Version: gvk.Version, Kind: "LLMModel", Namespace: live.GetNamespace(), Name: model})
-		}
-	}
+	refs := refers(live)
 	inventory, _, _ := unstructured.NestedFieldNoCopy(live.Object, "status", "inventory")
 	entries, _ := inventory.([]any)
 	for _, entry := range entries[:min(len(entries), maxRefs)] {

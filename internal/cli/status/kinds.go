@@ -5,25 +5,90 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/slipway-dev/slipway/internal/diagnosis"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/slipway-dev/slipway/internal/object"
 )
 
-// kinds are Slipway's own, in the order in which they are listed. A cluster may
+// kind is what a status knows of one of Slipway's kinds beyond its inventory and
+// its conditions, which all of them have.
+type kind struct {
+	gvk schema.GroupVersionKind
+	// refers lists what a resource's spec names and what is shown below it; nil:
+	// nothing.
+	refers func(*unstructured.Unstructured) []object.Ref
+	// levers are the words for what the kind's user can change; nil: the names of
+	// a pod's fields.
+	levers func(*unstructured.Unstructured) diagnosis.Levers
+}
+
+// kinds lists Slipway's own, in the order in which they are shown. A cluster may
 // serve any of them or none.
-func kinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"},
-		{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"},
-		{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"},
-		{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"},
-		{Group: "sim.llm-d.io", Version: "v1alpha1", Kind: "SimulatorDeployment"},
-		{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMModel"},
-		{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMDeployment"},
+func kinds() []kind {
+	return []kind{
+		{gvk: schema.GroupVersionKind{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"}},
+		{gvk: schema.GroupVersionKind{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"}},
+		{gvk: schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"}},
+		{gvk: schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"}},
+		{gvk: schema.GroupVersionKind{Group: "sim.llm-d.io", Version: "v1alpha1", Kind: "SimulatorDeployment"}},
+		{gvk: schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMModel"}},
+		{
+			gvk:    schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMDeployment"},
+			refers: modelOf, levers: modelLevers,
+		},
 	}
+}
+
+// listed are the kinds that a status without a target lists.
+func listed() []schema.GroupVersionKind {
+	var all []schema.GroupVersionKind
+	for _, each := range kinds() {
+		all = append(all, each.gvk)
+	}
+	return all
+}
+
+// kindOf finds what is known of an object's kind; nothing of one that isn't ours.
+func kindOf(live *unstructured.Unstructured) kind {
+	for _, each := range kinds() {
+		if each.gvk.GroupKind() == live.GroupVersionKind().GroupKind() {
+			return each
+		}
+	}
+	return kind{}
+}
+
+// levers are the words for what the user of a resource can change.
+func levers(root *unstructured.Unstructured) diagnosis.Levers {
+	if words := kindOf(root).levers; words != nil {
+		return words(root)
+	}
+	return diagnosis.Levers{}
+}
+
+// refers lists what a resource's spec names.
+func refers(live *unstructured.Unstructured) []object.Ref {
+	if named := kindOf(live).refers; named != nil {
+		return named(live)
+	}
+	return nil
+}
+
+// modelOf is the model that an LLMDeployment serves.
+func modelOf(live *unstructured.Unstructured) []object.Ref {
+	model, _, _ := unstructured.NestedString(live.Object, "spec", "modelRef")
+	if model == "" {
+		return nil
+	}
+	gvk := live.GroupVersionKind()
+	return []object.Ref{{Group: gvk.Group, Version: gvk.Version, Kind: "LLMModel", Namespace: live.GetNamespace(), Name: model}}
+}
+
+func modelLevers(live *unstructured.Unstructured) diagnosis.Levers {
+	model, _, _ := unstructured.NestedString(live.Object, "spec", "modelRef")
+	return diagnosis.LLMLevers(model)
 }
 
 // resolve finds the kind that a word on the command line means: a kind, its
@@ -35,13 +100,4 @@ func resolve(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
 		return nil, fmt.Errorf("%w; slipway status alone lists what there is", err)
 	}
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-}
-
-// levers are the words for what the user of a kind can change.
-func levers(root *unstructured.Unstructured) diagnosis.Levers {
-	if root.GetKind() == "LLMDeployment" {
-		model, _, _ := unstructured.NestedString(root.Object, "spec", "modelRef")
-		return diagnosis.LLMLevers(model)
-	}
-	return diagnosis.Levers{}
 }
