@@ -1,0 +1,209 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-dev/slipway/localcluster/envoy/internal/bootstrap"
+	"github.com/slipway-dev/slipway/localcluster/envoy/internal/extproc"
+)
+
+// exchange is one request with its response.
+type exchange struct {
+	m       *manager
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	ctx     context.Context //nolint:containedctx // an exchange is the life of one request
+	cancel  context.CancelCauseFunc
+	start   time.Time
+
+	// header and path are what the filters made of the request's.
+	header             http.Header
+	path, originalPath string
+	route              *bootstrap.Route
+	body               *requestBody
+	processing         *extproc.Exchange
+	// reading are bodies that somebody still reads.
+	reading []<-chan struct{}
+
+	idle        *time.Timer
+	idleAfter   time.Duration
+	timing      sync.Mutex
+	timeout     *time.Timer
+	headersSent atomic.Bool
+
+	status                           int
+	sent                             int64
+	flags, serviceTime, upstreamHost string
+	// abort says that the response can't be ended in order.
+	abort bool
+}
+
+func (m *manager) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{m: m, w: w, r: r, control: http.NewResponseController(w), start: time.Now()}
+	x.ctx, x.cancel = context.WithCancelCause(r.Context())
+	x.header = upstreamHeader(m.config, r)
+	x.path = r.RequestURI
+	if strings.HasPrefix(x.path, "http://") || strings.HasPrefix(x.path, "https://") {
+		x.path = r.URL.RequestURI()
+	}
+	x.originalPath = x.path
+	x.body = &requestBody{source: r.Body, length: r.ContentLength, touch: x.touch, failed: x.bodyFailed}
+	if r.Body == http.NoBody || r.ContentLength == 0 {
+		x.body.ended.Store(true)
+	} else {
+		// Otherwise Go would read the whole request before it lets a response out.
+		_ = x.control.EnableFullDuplex()
+		if m.config.RequestTimeout > 0 {
+			_ = x.control.SetReadDeadline(x.start.Add(m.config.RequestTimeout))
+		}
+	}
+	return x
+}
+
+// bodyFailed ends the exchange because the client's body ended before its time.
+func (x *exchange) bodyFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errRequestTimeout
+	}
+	x.cancel(err)
+}
+
+// touch notes that a byte went by.
+func (x *exchange) touch() {
+	if x.idle != nil {
+		x.idle.Reset(x.idleAfter)
+	}
+}
+
+// watch ends the exchange when no byte has gone by for so long.
+func (x *exchange) watch(after time.Duration) {
+	if after <= 0 {
+		return
+	}
+	x.idleAfter = after
+	x.idle = time.AfterFunc(after, func() {
+		x.m.timeouts.Inc()
+		x.cancel(errIdle)
+		if x.headersSent.Load() {
+			// The client may be the one that reads nothing.
+			_ = x.control.SetWriteDeadline(time.Unix(1, 0))
+		}
+	})
+}
+
+// requestEnded starts the route's timeout: Envoy counts it from the end of the
+// request.
+func (x *exchange) requestEnded() {
+	x.timing.Lock()
+	defer x.timing.Unlock()
+	if x.timeout == nil && x.route.Timeout > 0 {
+		x.timeout = time.AfterFunc(x.route.Timeout, func() { x.cancel(errRouteTimeout) })
+	}
+}
+
+// end lets go of all that the exchange holds.
+func (x *exchange) end() {
+	if x.idle != nil {
+		x.idle.Stop()
+	}
+	x.timing.Lock()
+	if x.timeout != nil {
+		x.timeout.Stop()
+	}
+	x.timing.Unlock()
+	x.cancel(errOver)
+	if !x.body.ended.Load() {
+		// Whoever waits for the rest of the body waits no more.
+		_ = x.control.SetReadDeadline(time.Unix(1, 0))
+	}
+	if x.processing != nil {
+		x.processing.End()
+	}
+	for _, done := range x.reading {
+		<-done
+	}
+}
+
+func (x *exchange) serve() {
+	config := x.m.config
+	if config.HealthCheck != nil && allHeaders(config.HealthCheck.Headers, withPseudo(x.header, x.r.Method, x.r.Host, x.path)) {
+		x.respond(x.m.health(), false)
+		return
+	}
+	if x.r.Method == http.MethodConnect || x.r.Header.Get("Upgrade") != "" {
+		x.respond(local(http.StatusForbidden, "", "-", "upgrade_failed"), false)
+		return
+	}
+	x.matchRoute()
+	idle := config.StreamIdleTimeout
+	if x.route != nil && x.route.IdleTimeout != nil {
+		idle = *x.route.IdleTimeout
+	}
+	x.watch(idle)
+	if x.m.processor != nil {
+		x.serveProcessed()
+		return
+	}
+	x.respond(x.forward(x.plainBody(), x.r.ContentLength), false)
+}
+
+// plainBody is the request's own body, or nil.
+func (x *exchange) plainBody() io.Reader {
+	if x.r.Body == http.NoBody || x.r.ContentLength == 0 {
+		return nil
+	}
+	return x.body
+}
+
+func (m *manager) health() *reply {
+	if m.failing() {
+		return local(http.StatusServiceUnavailable, "", "-", "health_check_failed")
+	}
+	return local(http.StatusOK, "", "-", "health_check_ok")
+}
+
+func (x *exchange) matchRoute() {
+	x.route = match(x.m.config.VirtualHosts, x.r.Host, x.path, x.header)
+}
+
+// serveProcessed takes the request through the processor first.
+func (x *exchange) serveProcessed() {
+	processing, err := x.m.processor.Begin(x.ctx)
+	if err != nil {
+		x.respond(x.unprocessed(err), false)
+		return
+	}
+	x.processing = processing
+	answer, read, err := processing.Request(extproc.Message{
+		Pseudo: []string{":method", x.r.Method, ":path", x.path, ":authority", x.r.Host, ":scheme", "http"},
+		Header: x.header, Body: x.plainBody(), Length: x.r.ContentLength,
+		Trailer: func() http.Header { return x.r.Trailer },
+	})
+	x.reading = append(x.reading, read)
+	if err != nil {
+		x.respond(x.unprocessed(err), false)
+		return
+	}
+	target := extproc.Target{Header: x.header, Path: &x.path}
+	if err := x.m.processor.Mutate(target, answer.Response.GetHeaderMutation()); err != nil {
+		x.respond(x.unprocessed(err), false)
+		return
+	}
+	if answer.Response.GetClearRouteCache() {
+		x.matchRoute()
+	}
+	body, length := answer.Body, int64(-1)
+	if body == nil {
+		body, length = x.plainBody(), x.r.ContentLength
+	}
+	x.respond(x.forward(body, length), true)
+}
