@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/readiness"
@@ -14,6 +14,13 @@ import (
 // Style says how to print.
 type Style struct {
 	Colour bool
+	// Wide adds the objects' details.
+	Wide bool
+	// Width of the terminal in columns, which a wide view keeps to as far as it
+	// can; 0: there is none.
+	Width int
+	// Now is what ages are counted to; the zero time leaves them out.
+	Now time.Time
 }
 
 const (
@@ -27,7 +34,13 @@ const (
 // with the next command.
 func Print(out io.Writer, root *Node, style Style) error {
 	var table table
+	if style.Wide {
+		table = wide(style, []column{{"  NAME", leastName, head}, {"STATUS", 0, head}, {"REASON", leastReason, head}})
+	}
 	branch(&table, root, root.Object.Namespace, "", "", style)
+	if style.Wide {
+		table.dropEmpty()
+	}
 	text := table.String()
 	for _, note := range notes(root) {
 		text += "\n" + style.mark(note.Status) + " " + sentence(note, root) + "\n"
@@ -46,7 +59,8 @@ func branch(table *table, node *Node, namespace, first, rest string, style Style
 	if node.Object.Namespace != namespace && node.Object.Namespace != "" {
 		name += " (" + node.Object.Namespace + ")"
 	}
-	table.add(first+style.mark(node.Status)+" "+name, style.paint(node.Status, string(node.Status)), reason(node))
+	cells := []string{first + style.mark(node.Status) + " " + name, style.paint(node.Status, string(node.Status)), reason(node)}
+	table.add(append(cells, style.details(node)...)...)
 	children, hidden := shown(node.Children)
 	for i, child := range children {
 		fork, bar := "├── ", "│   "
@@ -136,23 +150,23 @@ func sentence(node, root *Node) string {
 
 // PrintFlat writes one line for each resource, and a summary.
 func PrintFlat(out io.Writer, nodes []*Node, allNamespaces bool, style Style) error {
-	var table table
-	header := []string{"  NAME", "STATUS", "MESSAGE"}
+	columns := []column{{"  NAME", leastName, head}, {"STATUS", 0, head}}
 	if allNamespaces {
-		header = append([]string{"NAMESPACE"}, header...)
+		columns = append([]column{{"NAMESPACE", 0, head}}, columns...)
 	}
-	table.add(header...)
+	table := wide(style, columns, column{title: "MESSAGE"})
 	counts := map[readiness.Status]int{}
 	for _, node := range nodes {
 		counts[node.Status]++
-		cells := []string{
-			style.mark(node.Status) + " " + node.Object.Kind + "/" + node.Object.Name,
-			style.paint(node.Status, string(node.Status)), node.Message,
-		}
+		var cells []string
 		if allNamespaces {
-			cells = append([]string{node.Object.Namespace}, cells...)
+			cells = append(cells, node.Object.Namespace)
 		}
-		table.add(cells...)
+		cells = append(cells, style.mark(node.Status)+" "+node.Object.Kind+"/"+node.Object.Name, style.paint(node.Status, string(node.Status)))
+		table.add(append(append(cells, style.details(node)...), node.Message)...)
+	}
+	if style.Wide {
+		table.dropEmpty()
 	}
 	_, err := fmt.Fprintf(out, "%s\n%s\n", table.String(), summary(nodes, counts, allNamespaces))
 	return err
@@ -206,49 +220,4 @@ func (s Style) paint(status readiness.Status, text string) string {
 		return text
 	}
 	return marks[status].colour + text + "\x1b[0m"
-}
-
-// table aligns cells in columns by what a terminal shows of them.
-type table struct{ rows [][]string }
-
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
-
-func (t *table) String() string {
-	var widths []int
-	for _, row := range t.rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			if i < len(row)-1 {
-				widths[i] = max(widths[i], width(cell))
-			}
-		}
-	}
-	var text strings.Builder
-	for _, row := range t.rows {
-		line := ""
-		for i, cell := range row {
-			line += cell + strings.Repeat(" ", max(0, widths[i]-width(cell))+3)
-		}
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return text.String()
-}
-
-// width is how many columns a text takes: its runes without colours.
-func width(text string) int {
-	count := utf8.RuneCountInString(text)
-	for {
-		start := strings.Index(text, "\x1b[")
-		if start < 0 {
-			return count
-		}
-		end := strings.IndexByte(text[start:], 'm')
-		if end < 0 {
-			return count
-		}
-		count -= end + 1
-		text = text[start+end+1:]
-	}
 }

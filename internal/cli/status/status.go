@@ -3,6 +3,8 @@
 package status
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/readiness"
 )
@@ -16,7 +18,10 @@ type Node struct {
 	Message string `json:"message,omitempty"`
 	// Next is the command to run next.
 	Next     string  `json:"next,omitempty"`
+	Details  Details `json:"details,omitzero"`
 	Children []*Node `json:"children,omitempty"`
+
+	uid types.UID // of the object, empty when it isn't there
 }
 
 // walk calls visit for a node and all below it, the node itself first.

@@ -15,7 +15,10 @@ func build(root *seen) *Node { return under(root, nil) }
 // under builds a node; facts are those of the workload that it belongs to.
 func under(from *seen, facts *diagnosis.Facts) *Node {
 	result := readiness.Evaluate(from.live)
-	node := &Node{Object: from.ref, Status: result.Status, Reason: result.Reason, Message: result.Message}
+	node := &Node{Object: from.ref, Status: result.Status, Reason: result.Reason, Message: result.Message, Details: detailsOf(from.live)}
+	if from.live != nil {
+		node.uid = from.live.GetUID()
+	}
 	if from.facts != nil {
 		facts = from.facts
 		if finding, found := diagnosis.Diagnose(*facts); found {
