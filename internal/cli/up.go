@@ -8,18 +8,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-dev/slipway/internal/cluster"
+	"github.com/slipway-dev/slipway/internal/cluster/component"
 	"github.com/slipway-dev/slipway/internal/install"
 	"github.com/slipway-dev/slipway/internal/version"
 )
 
 func newUp(streams Streams) *cobra.Command {
 	spec := cluster.Spec{}
-	withOperator := true
+	withOperator, withLLMD := true, true
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a local Kubernetes, or make sure that it runs",
 		Long: `Start a local Kubernetes with real pods and the operator in it, and wait until
-both are ready.
+both are ready. Then add the images that llm-d's manifests name.
 
 Kubernetes is compiled from its published Go modules the first time, which takes
 several minutes, and kept in a cache. The cluster has network, mounts and
@@ -39,10 +40,21 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 			if err != nil {
 				return err
 			}
-			if err := printUp(streams, spec.Name, outcome); err != nil || !withOperator {
+			if err := printUp(streams, spec.Name, outcome); err != nil {
 				return err
 			}
-			return installLocally(cmd.Context(), streams, spec.Name)
+			if withOperator {
+				if err := installLocally(cmd.Context(), streams, spec.Name); err != nil {
+					return err
+				}
+			}
+			if !cmd.Flags().Changed("llm-d") {
+				withLLMD = withOperator
+			}
+			if withLLMD {
+				return provideLLMD(cmd.Context(), streams, spec.Name)
+			}
+			return nil
 		},
 	}
 	flags := cmd.Flags()
@@ -51,6 +63,7 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 	flags.IntVar(&spec.GPUs, "gpus", 0, "number of nvidia.com/gpu that each node advertises, simulated")
 	flags.IntVar(&spec.SimulatedNodes, "simulated-nodes", 0, "number of further nodes on which pods only seem to run (taint kwok.x-k8s.io/node)")
 	flags.BoolVar(&withOperator, "operator", true, "install the operator too")
+	flags.BoolVar(&withLLMD, "llm-d", true, "compile llm-d's endpoint picker and what goes with it too, and add their images (by default as --operator)")
 	return cmd
 }
 
@@ -73,6 +86,22 @@ func installLocally(ctx context.Context, streams Streams, name string) error {
 	}
 	_, err = installer.Install(ctx, install.Options{Image: version.Image(), Timeout: installTimeout, Wait: true})
 	return explain(err)
+}
+
+// provideLLMD gives a local cluster the images that llm-d's manifests name, and
+// says what is in them.
+func provideLLMD(ctx context.Context, streams Streams, name string) error {
+	given, err := cluster.ProvideLLMD(ctx, name, component.Options{Progress: streams.Err})
+	if err != nil {
+		return fmt.Errorf("the cluster runs, but without llm-d's images: %w; slipway up tries again, slipway up --llm-d=false does without", err)
+	}
+	if !given {
+		return nil
+	}
+	for _, image := range cluster.LLMD() {
+		fmt.Fprintf(streams.Err, "the image %s is %s\n", image.Ref, image.Is)
+	}
+	return nil
 }
 
 // installTimeout allows for a machine that is busy with something else.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -210,18 +211,8 @@ func (s *supervision) importImages(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	held := heldDigests(have)
-	for ref, img := range images {
-		digest, err := img.Digest()
-		if err != nil {
-			return fmt.Errorf("read the image %s: %w", ref, err)
-		}
-		if held[ref] == digest.String() {
-			delete(images, ref)
-		}
-	}
-	if len(images) == 0 {
-		return nil
+	if images, err = lacking(images, heldDigests(have)); err != nil || len(images) == 0 {
+		return err
 	}
 	scratch, err := os.MkdirTemp(s.folder.path(), ".import-")
 	if err != nil {
@@ -234,6 +225,26 @@ func (s *supervision) importImages(ctx context.Context, socket string) error {
 	}
 	_, err = s.ctr(ctx, socket, "images", "import", archive)
 	return err
+}
+
+// lacking are those of the stored images that a node is to be given and doesn't
+// hold. llm-d's aren't given: a node pulls them from the mirror when a pod wants
+// them, because in most clusters none does, and they are large.
+func lacking(stored map[string]v1.Image, held map[string]string) (map[string]v1.Image, error) {
+	lacks := maps.Clone(stored)
+	for _, routed := range LLMD() {
+		delete(lacks, routed.Ref)
+	}
+	for ref, img := range lacks {
+		digest, err := img.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("read the image %s: %w", ref, err)
+		}
+		if held[ref] == digest.String() {
+			delete(lacks, ref)
+		}
+	}
+	return lacks, nil
 }
 
 // heldDigests reads the table of `ctr images ls`: name, type, digest, and more.

@@ -1,7 +1,8 @@
-// Package component makes the programs of the local Kubernetes exist: it
-// compiles them from their published Go modules, listed in the folder
-// localcluster/, into a cache that every later start reuses. It never
-// downloads a binary and never starts one of the programs.
+// Package component makes the programs of the local Kubernetes exist, and those
+// of the images that go with it: it compiles them from their published Go
+// modules, listed in the folder localcluster/, into a cache that every later
+// start reuses. It never downloads a binary and never starts one of the
+// programs.
 package component
 
 import (
@@ -61,6 +62,25 @@ func Ensure(ctx context.Context, opts Options, groups ...Group) (Programs, error
 		}
 	}
 	return b.link(groups, dirs)
+}
+
+// Cached says whether Ensure would find all the programs of the named groups
+// compiled.
+func Cached(ctx context.Context, opts Options, groups ...Group) (bool, error) {
+	b, err := newBuilder(ctx, opts)
+	if err != nil {
+		return false, err
+	}
+	for _, g := range groups {
+		dir, err := b.dir(g, modules[g])
+		if err != nil {
+			return false, err
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // CacheDir is the folder for what Slipway builds once: $SLIPWAY_CACHE, or
@@ -144,18 +164,27 @@ func newBuilder(ctx context.Context, opts Options) (*builder, error) {
 	return b, nil
 }
 
-// ensureModule returns the folder with the programs of a group. The folder is
-// renamed into place when it is complete, so a half-built one is never seen.
-func (b *builder) ensureModule(ctx context.Context, g Group, m module) (string, error) {
+// dir is the folder for the programs of a group; it exists when they are all
+// there.
+func (b *builder) dir(g Group, m module) (string, error) {
 	key, err := m.key(filepath.Join(b.source, string(g)), b.goVersion, runtime.GOOS+"/"+runtime.GOARCH)
 	if err != nil {
 		return "", fmt.Errorf("read the sources of %s: %w", g, err)
 	}
-	root := filepath.Join(b.cache, "localcluster")
-	dir := filepath.Join(root, fmt.Sprintf("%s-%s", g, key))
+	return filepath.Join(b.cache, "localcluster", fmt.Sprintf("%s-%s", g, key)), nil
+}
+
+// ensureModule returns the folder with the programs of a group. The folder is
+// renamed into place when it is complete, so a half-built one is never seen.
+func (b *builder) ensureModule(ctx context.Context, g Group, m module) (string, error) {
+	dir, err := b.dir(g, m)
+	if err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+	root := filepath.Dir(dir)
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", fmt.Errorf("make the cache folder: %w", err)
 	}
@@ -169,7 +198,7 @@ func (b *builder) ensureModule(ctx context.Context, g Group, m module) (string, 
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	prefix := fmt.Sprintf(".build-%s-%s-", g, key)
+	prefix := fmt.Sprintf(".build-%s-", filepath.Base(dir))
 	sweep(filepath.Join(root, prefix+"*"))
 	temporary, err := os.MkdirTemp(root, prefix)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,45 @@ func TestFailedBuildLeavesNothingAndSaysWhy(t *testing.T) {
 	}
 	if strings.Contains(progress.String(), "compiled pause") {
 		t.Errorf("the progress claims success: %q", progress.String())
+	}
+}
+
+func TestCachedSaysWhatEnsureWouldFind(t *testing.T) {
+	opts := Options{Cache: t.TempDir()}
+	cached := func() bool {
+		t.Helper()
+		is, err := Cached(t.Context(), opts, Pause)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if cached() {
+		t.Error("an empty cache holds the program")
+	}
+	programs, err := Ensure(t.Context(), opts, Pause)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(programs.Path("pause")); err != nil || !cached() {
+		t.Errorf("the cache lacks what was compiled into it: %v", err)
+	}
+}
+
+func TestEveryGroupHasItsFolder(t *testing.T) {
+	dir, err := FindSource()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range slices.Concat(ControlPlane, Node, LLMD) {
+		if len(modules[g].programs) == 0 {
+			t.Errorf("the group %s has no programs", g)
+		}
+		for _, file := range []string{"go.mod", "go.sum"} {
+			if _, err := os.Stat(filepath.Join(dir, string(g), file)); err != nil && g != Pause {
+				t.Errorf("the group %s: %v", g, err)
+			}
+		}
 	}
 }
 

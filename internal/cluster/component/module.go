@@ -27,13 +27,19 @@ const (
 	CNI        Group = "cni"
 	CoreDNS    Group = "coredns"
 	Pause      Group = "pause"
+	// What routes requests to inference engines; nothing of Kubernetes.
+	Picker         Group = "picker"
+	RoutingSidecar Group = "routing-sidecar"
+	Envoy          Group = "envoy"
 )
 
 // ControlPlane are the groups of a control plane with simulated nodes; Node
-// are those that a real node needs beyond it.
+// are those that a real node needs beyond it. LLMD are those of the images that
+// llm-d's manifests name; no cluster needs them to start.
 var (
 	ControlPlane = []Group{Etcd, Kubernetes, Kwok}
 	Node         = []Group{Containerd, CNI, CoreDNS, Pause}
+	LLMD         = []Group{Picker, RoutingSidecar, Envoy}
 )
 
 // module is what to build in one nested module.
@@ -71,6 +77,11 @@ var modules = map[Group]module{
 	}},
 	CoreDNS: {programs: map[string]string{"coredns": "github.com/coredns/coredns"}},
 	Pause:   {programs: map[string]string{"pause": "github.com/slipway-dev/slipway/localcluster/pause"}},
+	Picker:  {programs: map[string]string{"epp": "github.com/slipway-dev/slipway/localcluster/picker"}},
+	RoutingSidecar: {programs: map[string]string{
+		"pd-sidecar": "github.com/llm-d/llm-d-inference-scheduler/cmd/pd-sidecar",
+	}},
+	Envoy: {programs: map[string]string{"envoy": "github.com/slipway-dev/slipway/localcluster/envoy"}},
 }
 
 // kubernetesVersionFlags set the version that Kubernetes programs report.

@@ -1,7 +1,6 @@
-// Command components compiles the programs of the local Kubernetes that the cache
-// lacks, and shows its progress. It is what make test runs first, because go test
-// keeps to itself what a package prints until the package is done. It starts
-// nothing.
+// Command components compiles the programs of localcluster/ that the cache lacks,
+// and shows its progress. It is what make test runs first, because go test keeps
+// to itself what a package prints until the package is done. It starts nothing.
 package main
 
 import (
@@ -18,8 +17,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A cluster with real pods needs all of them.
-	groups := slices.Concat(component.ControlPlane, component.Node)
+	// A cluster with real pods needs all of them, and llm-d's images the last.
+	groups := slices.Concat(component.ControlPlane, component.Node, component.LLMD)
 	if _, err := component.Ensure(ctx, component.Options{Progress: os.Stderr}, groups...); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
