@@ -119,6 +119,9 @@ func reasonOf(err error, known func() Schema) string {
 	if _, fields, is := strings.Cut(err.Error(), "strict decoding error: "); is {
 		return explain(fields, known())
 	}
+	if undeclared.MatchString(err.Error()) {
+		return explain(err.Error(), known())
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return err.Error()

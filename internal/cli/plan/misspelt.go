@@ -24,14 +24,19 @@ const (
 	maxVisited = 2000
 )
 
-// strictFault is what a strict decoder says of one field.
-var strictFault = regexp.MustCompile(`(unknown|duplicate) field "([^"]*)"`)
+var (
+	// strictFault is what a strict decoder says of one field.
+	strictFault = regexp.MustCompile(`(unknown|duplicate) field "([^"]*)"`)
+	// undeclared is what server-side apply says of an unknown field
+	// (structured-merge-diff, typed/validate.go).
+	undeclared = regexp.MustCompile(`()\.(\S+): field not declared in schema`)
+)
 
-// explain puts what a strict decoder says into sentences that name each field,
-// what is wrong with it, and which one may be meant. A text that isn't a
-// decoder's stays as it is.
+// explain puts what a strict decoder or server-side apply says into sentences
+// that name each field, what is wrong with it, and which one may be meant. Any
+// other text stays as it is.
 func explain(text string, known Schema) string {
-	faults := strictFault.FindAllStringSubmatch(text, -1)
+	faults := append(strictFault.FindAllStringSubmatch(text, -1), undeclared.FindAllStringSubmatch(text, -1)...)
 	var told []string
 	for _, fault := range faults[:min(len(faults), maxFaults)] {
 		told = append(told, explainField(fault[1], fault[2], known))

@@ -46,6 +46,9 @@ func TestExplain(t *testing.T) {
 		{"two", decoder + `unknown field "spec.imgae", unknown field "spec.x"`, model, "spec.imgae: unknown field; did you mean spec.image?; spec.x" + unsure},
 		{"twice", decoder + `duplicate field "spec.image"`, model, "spec.image: written twice; remove one of them"},
 		{"many", decoder + strings.Repeat(`duplicate field "a", `, 7), model, strings.Repeat("a: written twice; remove one of them; ", 5) + "and 2 more"},
+		{"by server-side apply", `failed to create typed patch object (a/b; llm.example.com/v1alpha1, Kind=LLMModel): errors:
+  .spec.imgae: field not declared in schema
+  .spec.envFrom[name="a"].prefx: field not declared in schema`, model, "spec.imgae: unknown field; did you mean spec.image?; spec.envFrom[name=\"a\"].prefx: unknown field; did you mean spec.envFrom[name=\"a\"].prefix?"},
 		{"another error", "quota exceeded", model, "quota exceeded"},
 	} {
 		if got := explain(test.said, test.known); got != test.want {

@@ -151,7 +151,8 @@ func (p *Planner) manifest(ctx context.Context, manifest *unstructured.Unstructu
 		err := p.dryRun(ctx, one, manifest)
 		switch {
 		case apierrors.IsNotFound(err) && coming[one.ref.Namespace]:
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err),
+			err != nil && undeclared.MatchString(err.Error()):
 			known := func() Schema { return p.schema(ctx, one.ref.GroupVersionKind()) }
 			change.Action, change.Message = apply.Failed, reasonOf(err, known)
 		case err != nil:
