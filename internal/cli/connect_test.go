@@ -38,7 +38,11 @@ users: [{name: a, user: {token: t}}], clusters: [{name: a, cluster: {server: "ht
 		{[]string{"status", "llmdep/a", "--kubeconfig", dead}, []string{"doesn't answer", "--context"}},
 		{[]string{"plan", "-f", "-", "--kubeconfig", dead}, []string{"doesn't answer", "--context"}},
 		{[]string{"status", "--kubeconfig", dead, "--context", "b"}, []string{`context "b" does not exist`}},
-		{[]string{"status", "-o", "xml"}, []string{"write yaml or json"}},
+		{[]string{"status", "-o", "xml"}, []string{"write wide, yaml or json"}},
+		{[]string{"plan", "-f", "-", "-o", "wide"}, []string{"write yaml or json"}},
+		{[]string{"status", "-w", "-o", "yaml"}, []string{"--watch", "--output yaml", "leave out one of them"}},
+		{[]string{"status", "-w", "-o", "json"}, []string{"--watch", "--output json", "leave out one of them"}},
+		{[]string{"status", "-w", "--kubeconfig", dead}, []string{"doesn't answer", "--context"}},
 		{[]string{"plan"}, []string{"name a file with -f"}},
 		{[]string{"plan", "-f", "/nowhere"}, []string{"/nowhere"}},
 	} {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -65,6 +67,7 @@ func TestAgainstACluster(t *testing.T) {
 		}
 	})
 	t.Run("status", l.status)
+	t.Run("watch", l.watch)
 	t.Run("plan", l.plan)
 }
 
@@ -107,7 +110,10 @@ func (l *live) plan(t *testing.T) {
 		{"all is new", all, []string{"+ LLMModel", "+ Deployment", "+ PodDisruptionBudget", "6 to create, 0 to change, 0 to delete, 0 unchanged"}, false},
 		{"without a model", deployment, []string{"would wait: LLMModel gpt-small is neither", "1 to create"}, false},
 		{"refused", model + "\n---\n" + strings.Replace(deployment, "port: 8080", "port: 99999", 1), []string{"! LLMDeployment", "spec.port: ", "port must be a whole number from 1 to 65535", "1 refused"}, true},
-		{"an unknown field", model + "\n  imgae: x", []string{"! LLMModel", `failed: unknown field "spec.imgae"; correct its name or remove it`}, true},
+		{"a misspelt field", model + "\n  imgae: x", []string{"! LLMModel", "failed: spec.imgae: unknown field; did you mean spec.image?"}, true},
+		{"of Kubernetes' own", "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated-too}, dta: {a: b}}", []string{"! ConfigMap", "failed: dta: unknown field; did you mean data?"}, true},
+		{"of what is there", "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}, dta: {a: b}}", []string{"! ConfigMap", "failed: dta: unknown field; did you mean data?"}, true},
+		{"an unknown field", model + "\n  temperature: 1", []string{"failed: spec.temperature: unknown field; correct its name or remove it"}, true},
 	}
 	for _, step := range steps {
 		l.planned(t, namespace, step.name, step.manifests, step.want, step.refused)
@@ -253,10 +259,115 @@ func (l *live) status(t *testing.T) {
 	l.listings(t)
 }
 
+// watch follows a deployment through a change, and a listing through another.
+func (l *live) watch(t *testing.T) {
+	model, deployment := sample(t, "llm_v1alpha1_llmmodel.yaml"), sample(t, "llm_v1alpha1_llmdeployment.yaml")
+	namespace := l.world(t, model+"\n---\n"+deployment)
+	l.await(t, namespace, "Serving")
+	tree := l.follow(t, "status", "llmdep/chat-service", "-n", namespace, "--watch", "-o", "wide")
+	tree.await(t, "2 replicas of GPT-Small ready")
+	listing := l.follow(t, "status", "llmdep", "-n", namespace, "-w")
+	listing.await(t, "1 resource: 1 ready")
+
+	key := client.ObjectKey{Namespace: namespace, Name: "chat-service"}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMDeployment"})
+	if err := l.client.Get(t.Context(), key, live); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`))
+	if err := l.client.Patch(t.Context(), live, patch); err != nil {
+		t.Fatal(err)
+	}
+	tree.await(t, "3 replicas of GPT-Small ready")
+	listing.await(t, "3 replicas of GPT-Small ready")
+	if err := l.client.Delete(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	tree.await(t, "error: there is no LLMDeployment chat-service")
+	listing.await(t, "There is nothing in namespace "+namespace)
+	for _, each := range []*following{tree, listing} {
+		views := strings.Split(each.end(t), "\n\n")
+		for i := 1; i < len(views); i++ {
+			if views[i] == views[i-1] {
+				t.Errorf("it shows the same twice:\n%s", views[i])
+			}
+		}
+	}
+}
+
+// following is a command that runs until it is ended.
+type following struct {
+	cancel context.CancelFunc
+	done   chan error
+	wrote  chan struct{} // a token when there is more
+
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (l *live) follow(t *testing.T, args ...string) *following {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &following{cancel: cancel, done: make(chan error, 1), wrote: make(chan struct{}, 1)}
+	root := newRoot(Streams{In: strings.NewReader(""), Out: f, Err: f})
+	root.SetArgs(append(args, "--kubeconfig", l.kubeconfig))
+	go func() { f.done <- root.ExecuteContext(ctx) }()
+	t.Cleanup(cancel)
+	return f
+}
+
+// Write takes what the command says.
+func (f *following) Write(text []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case f.wrote <- struct{}{}:
+	default:
+	}
+	return f.said.Write(text)
+}
+
+func (f *following) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.said.String()
+}
+
+// await waits until the command has said something.
+func (f *following) await(t *testing.T, want string) {
+	t.Helper()
+	deadline := time.NewTimer(awaitDeadline)
+	defer deadline.Stop()
+	for !strings.Contains(f.String(), want) {
+		select {
+		case <-f.wrote:
+		case err := <-f.done:
+			t.Fatalf("it ended before it said %q: %v\n%s", want, err, f.String())
+		case <-deadline.C:
+			t.Fatalf("it never says %q:\n%s", want, f.String())
+		}
+	}
+}
+
+// end does what Ctrl-C does, and gives all that the command has said.
+func (f *following) end(t *testing.T) string {
+	t.Helper()
+	f.cancel()
+	if err := <-f.done; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	t.Log("\n" + f.String())
+	return f.String()
+}
+
 // listings looks at what the tests before have left.
 func (l *live) listings(t *testing.T) {
 	out, _, err := l.run(t, "", "status", "-A")
 	if err != nil || !strings.Contains(out, "9 resources: 5 ready, 1 in progress, 3 failed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err = l.run(t, "", "status", "-A", "-o", "wide"); err != nil || !strings.Contains(out, "IMAGE OR URL") || !strings.Contains(out, "your-registry/gpt-small:v1") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, _, err = l.run(t, "", "status", "llmmodel", "-A", "-o", "json"); err != nil || strings.Count(out, `"kind": "LLMModel"`) != 4 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-dev/slipway/internal/apply"
@@ -28,7 +29,7 @@ func newPlan(streams Streams) *cobra.Command {
 		Example: "  slipway plan -f model.yaml -f deployment.yaml\n  kubectl kustomize . | slipway plan -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkOutput(output, "yaml", "json"); err != nil {
 				return err
 			}
 			manifests, err := readManifests(streams.In, files)
@@ -75,8 +76,13 @@ func newPlanner(connect *connection, offline bool) (*plan.Planner, func(error) e
 	if err != nil {
 		return nil, nil, explain(err)
 	}
+	known, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, nil, explain(err)
+	}
 	engine := apply.New(apply.Options{Client: direct})
-	return &plan.Planner{Client: direct, Engine: engine, Namespace: namespace}, explain, nil
+	planner := &plan.Planner{Client: direct, Engine: engine, Namespace: namespace, Schemas: plan.Served(known.RESTClient())}
+	return planner, explain, nil
 }
 
 // readManifests reads all files, in their order.

@@ -23,6 +23,10 @@ type Target struct {
 type Answer struct {
 	Tree *Node
 	Flat []*Node
+
+	// scopes are what a change of the answer would be seen in; those of a tree
+	// are in the tree.
+	scopes []scope
 }
 
 // Ask reads what a target asks about.
@@ -36,8 +40,7 @@ func (r *Reader) Ask(ctx context.Context, target Target) (Answer, error) {
 		namespace = ""
 	}
 	if word == "" {
-		nodes, err := r.Flat(ctx, listed(), namespace)
-		return Answer{Flat: nodes}, err
+		return r.flat(ctx, listed(), namespace)
 	}
 	mapping, err := resolve(r.Mapper, word)
 	if err != nil {
@@ -47,11 +50,19 @@ func (r *Reader) Ask(ctx context.Context, target Target) (Answer, error) {
 		namespace = ""
 	}
 	if name == "" {
-		nodes, err := r.Flat(ctx, []schema.GroupVersionKind{mapping.GroupVersionKind}, namespace)
-		return Answer{Flat: nodes}, err
+		return r.flat(ctx, []schema.GroupVersionKind{mapping.GroupVersionKind}, namespace)
 	}
 	tree, err := r.Tree(ctx, mapping.GroupVersionKind, client.ObjectKey{Namespace: namespace, Name: name})
 	return Answer{Tree: tree}, err
+}
+
+func (r *Reader) flat(ctx context.Context, wanted []schema.GroupVersionKind, namespace string) (Answer, error) {
+	nodes, err := r.Flat(ctx, wanted, namespace)
+	answer := Answer{Flat: nodes}
+	for _, each := range wanted {
+		answer.scopes = append(answer.scopes, scope{each, namespace})
+	}
+	return answer, err
 }
 
 func (t Target) split() (kind, name string, err error) {
