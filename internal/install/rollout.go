@@ -140,7 +140,20 @@ func (i *Installer) look(ctx context.Context, evidence *reconcile.Evidence, name
 	if !found {
 		finding = diagnosis.Finding{Reason: result.Reason, Message: result.Message}
 	}
-	return false, finding, nil
+	return false, ownWords(finding), nil
+}
+
+// ownWords puts a finding about a probe into words for the operator's own
+// container. Its port and its paths are the program's, so that advice about them
+// would lead nowhere.
+func ownWords(finding diagnosis.Finding) diagnosis.Finding {
+	switch finding.Reason {
+	case diagnosis.ReasonNotAnswering:
+		finding.Message = "the operator has started and isn't ready yet"
+	case diagnosis.ReasonProbeFailed:
+		finding.Message = "the operator doesn't answer its probes; its log says why"
+	}
+	return finding
 }
 
 func asUnstructured(deployment *appsv1.Deployment) (*unstructured.Unstructured, error) {
