@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
-	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
+	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 )
@@ -21,24 +21,29 @@ import (
 const maxEventMessage = 512
 
 // CacheOptions limit what is held in memory to what is Slipway's own: objects
-// with its label, with no more of each than someone reads. A kind that nobody
-// watches is never cached by accident: reading it fails instead.
+// with its label, with no more of each than someone reads. That holds for every
+// kind that isn't named here, those of optional APIs among them. A kind that
+// nobody watches is never cached by accident: reading it fails instead.
 func CacheOptions() cache.Options {
-	ours := labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy})
-	byObject := map[client.Object]cache.ByObject{
-		&corev1.Pod{}:  {Label: ours, Transform: slimPod},
-		&corev1.Node{}: {Transform: slimNode},
-		&corev1.Event{}: {
-			Field:     fields.OneTermNotEqualSelector("type", corev1.EventTypeNormal),
-			Transform: slimEvent,
+	every := labels.Everything()
+	return cache.Options{
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy}),
+		DefaultTransform:     keepOwnFields,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:  {Transform: slimPod},
+			&corev1.Node{}: {Label: every, Transform: slimNode},
+			&corev1.Event{}: {
+				Label:     every,
+				Field:     fields.OneTermNotEqualSelector("type", corev1.EventTypeNormal),
+				Transform: slimEvent,
+			},
+			reconcile.Definition():             {Label: every, Transform: onlyName},
+			&llmv1alpha1.LLMModel{}:            {Label: every, Transform: cache.TransformStripManagedFields()},
+			&llmv1alpha1.LLMDeployment{}:       {Label: every, Transform: cache.TransformStripManagedFields()},
+			&simv1alpha1.SimulatorDeployment{}: {Label: every, Transform: cache.TransformStripManagedFields()},
 		},
-		&llmv1alpha1.LLMModel{}:      {Transform: cache.TransformStripManagedFields()},
-		&llmv1alpha1.LLMDeployment{}: {Transform: cache.TransformStripManagedFields()},
+		ReaderFailOnMissingInformer: true,
 	}
-	for _, kind := range llmdeployment.Owned() {
-		byObject[kind] = cache.ByObject{Label: ours, Transform: keepOwnFields}
-	}
-	return cache.Options{ByObject: byObject, ReaderFailOnMissingInformer: true}
 }
 
 // index adds the look-ups that controllers make in the cache. An index also
@@ -73,6 +78,14 @@ func keepOwnFields(in any) (any, error) {
 			}
 		}
 		o.SetManagedFields(own)
+	}
+	return in, nil
+}
+
+// onlyName keeps of a definition that it is there, and in which version.
+func onlyName(in any) (any, error) {
+	if o, ok := in.(*metav1.PartialObjectMetadata); ok {
+		o.Labels, o.Annotations, o.ManagedFields, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
 	}
 	return in, nil
 }

@@ -13,9 +13,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
 	"github.com/slipway-dev/slipway/internal/controller/llmmodel"
+	"github.com/slipway-dev/slipway/internal/controller/simulatordeployment"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 )
 
@@ -32,6 +34,9 @@ var list = []struct {
 }{
 	{"llmmodel", func(mgr ctrl.Manager, _ shared) error { return llmmodel.Setup(mgr) }},
 	{"llmdeployment", func(mgr ctrl.Manager, s shared) error { return llmdeployment.Setup(mgr, s.engine, s.evidence) }},
+	{"simulatordeployment", func(mgr ctrl.Manager, s shared) error {
+		return simulatordeployment.Setup(mgr, s.engine, s.evidence)
+	}},
 }
 
 // Names are the names of all controllers.
@@ -48,7 +53,10 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err
 	}
-	return llmv1alpha1.AddToScheme(scheme)
+	if err := llmv1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	return simv1alpha1.AddToScheme(scheme)
 }
 
 // Setup adds controllers to a manager: those named, or all if none is.

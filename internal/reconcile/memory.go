@@ -56,6 +56,17 @@ func (m *Memory[T]) Latest(cached T) T {
 	return cached
 }
 
+// Peek is Latest for one who only reads: what it returns must not be changed.
+func (m *Memory[T]) Peek(cached T) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	written, known := m.written[client.ObjectKeyFromObject(cached)]
+	if known && written.GetUID() == cached.GetUID() && older(cached, written) {
+		return written
+	}
+	return cached
+}
+
 // older compares resource versions as numbers, which Kubernetes allows from 1.35
 // on (KEP-5504); versions that can't be compared count as not older.
 func older(a, b client.Object) bool {

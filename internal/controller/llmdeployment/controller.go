@@ -47,22 +47,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || facts == nil || facts.deployment.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
 	}
-	record := &inventory{reconciler: r, facts: facts}
+	record := r.record(facts)
 	result, err := r.apply(ctx, facts, record)
 	evidence, evidenceErr := r.diagnose(ctx, facts, result, err)
 	if evidenceErr != nil {
 		return ctrl.Result{}, evidenceErr
 	}
+	facts.deployment = record.Object
 	outcome := condition.Classify(err)
 	status := report(facts, result, outcome, evidence, metav1.NewTime(r.Now()))
-	if err := record.write(ctx, status); err != nil {
+	if err := record.Write(ctx, status); err != nil {
 		return reconcile.End(condition.Classify(err), 0)
 	}
 	return reconcile.End(outcome, result.Again)
 }
 
 // apply renders and applies. A model that isn't there leaves alone what runs.
-func (r *Reconciler) apply(ctx context.Context, facts *facts, record *inventory) (apply.Result, error) {
+func (r *Reconciler) apply(ctx context.Context, facts *facts, record *record) (apply.Result, error) {
 	if err := facts.modelMissing(); err != nil {
 		return apply.Result{}, err
 	}

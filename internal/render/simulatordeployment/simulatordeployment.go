@@ -131,6 +131,11 @@ func ScaleSelector(deployment *simv1alpha1.SimulatorDeployment) map[string]strin
 	return stackOf(Input{Deployment: deployment}).selector(Decode)
 }
 
+// HasStages tells whether a stack has stages, or only simulators.
+func HasStages(deployment *simv1alpha1.SimulatorDeployment) bool {
+	return isEnabled(deployment.Spec.Prefill) || isEnabled(deployment.Spec.Decode)
+}
+
 // HasPicker tells whether a stack has an endpoint picker.
 func HasPicker(deployment *simv1alpha1.SimulatorDeployment) bool {
 	return deployment.Spec.EPP != nil && deployment.Spec.EPP.Enabled

@@ -7,11 +7,13 @@ import (
 	"github.com/slipway-dev/slipway/internal/object"
 )
 
+// DefaultReplicas is how many simulators there are where the spec names no number.
+const DefaultReplicas = 2
+
 // The specification's defaults, which the CRD writes too: a manifest that never
 // met an API server is rendered the same.
 const (
-	defaultReplicas      = 2
-	defaultSingle        = 1
+		defaultSingle        = 1
 	defaultImage         = "ghcr.io/llm-d/llm-d-simulator:latest"
 	defaultStageImage    = "docker.io/library/llm-d-simulator:local"
 	defaultPickerImage   = "ghcr.io/llm-d/llm-d-inference-scheduler:v0.4.0"
@@ -82,14 +84,14 @@ type envoy struct {
 func stackOf(in Input) stack {
 	spec := in.Deployment.Spec
 	s := stack{in: in, namespace: in.Deployment.Namespace, instance: in.Deployment.Name}
-	s.staged = isEnabled(spec.Prefill) || isEnabled(spec.Decode)
-	s.prefill = s.stageOf(Prefill, spec.Prefill, defaultReplicas)
-	s.decode = s.stageOf(Decode, spec.Decode, or(spec.Replicas, defaultReplicas))
+	s.staged = HasStages(in.Deployment)
+	s.prefill = s.stageOf(Prefill, spec.Prefill, DefaultReplicas)
+	s.decode = s.stageOf(Decode, spec.Decode, or(spec.Replicas, DefaultReplicas))
 	s.service = s.serviceOf(spec.Service)
 	if !s.staged {
 		s.decode = stage{
 			enabled: true, component: Decode, name: s.name("ms-sim", s.instance, "decode"),
-			replicas: or(spec.Replicas, defaultReplicas), image: text(spec.Image, defaultImage),
+			replicas: or(spec.Replicas, DefaultReplicas), image: text(spec.Image, defaultImage),
 			port: s.service.port, resources: spec.Resources,
 		}
 	}

@@ -1,0 +1,63 @@
+package simulatordeployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/object"
+)
+
+// reasonNamesTaken is the reason of a resource that waits for another's names.
+const reasonNamesTaken = "NamesTaken"
+
+// lookForNames is how often a resource looks for names that another one has.
+const lookForNames = 10 * time.Second
+
+// isTaken tells whether a resource with that reason waits for a name.
+func isTaken(reason string) bool {
+	return reason == reasonNamesTaken || reason == condition.ReasonOwnedByAnother
+}
+
+// maxNamesTold bounds how many names a message lists.
+const maxNamesTold = 5
+
+// taken is what to wait for when one of the others has objects of names that are
+// wanted; nil when all are free.
+func taken(wanted []object.Ref, others []*simv1alpha1.SimulatorDeployment) error {
+	slices.SortFunc(others, func(a, b *simv1alpha1.SimulatorDeployment) int { return strings.Compare(a.Name, b.Name) })
+	for _, other := range others {
+		held := map[object.Ref]bool{}
+		for _, entry := range other.Status.Inventory {
+			held[object.Ref(entry).Identity()] = true
+		}
+		var names []string
+		for _, ref := range wanted {
+			if held[ref.Identity()] && !slices.Contains(names, ref.Name) {
+				names = append(names, ref.Name)
+			}
+		}
+		if len(names) > 0 {
+			return condition.Wait(reasonNamesTaken,
+				"%s taken by SimulatorDeployment %s; write spec.namePrefix, such as blue-, so that both can live, or delete the other one",
+				listed(names), other.Name)
+		}
+	}
+	return nil
+}
+
+// listed is "the names a, b and 3 more are", with its verb.
+func listed(names []string) string {
+	slices.Sort(names)
+	switch {
+	case len(names) == 1:
+		return "the name " + names[0] + " is"
+	case len(names) > maxNamesTold:
+		return fmt.Sprintf("the names %s and %d more are", strings.Join(names[:maxNamesTold], ", "), len(names)-maxNamesTold)
+	default:
+		return fmt.Sprintf("the names %s and %s are", strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
+	}
+}
