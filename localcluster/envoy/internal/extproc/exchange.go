@@ -28,6 +28,15 @@ type Failure struct{ Code uint32 }
 // Error is the response code detail that Envoy logs.
 func (f *Failure) Error() string { return fmt.Sprintf("ext_proc_error_gRPC_error_%d", f.Code) }
 
+// BodyError is a body that broke off while it was shown to the processor.
+type BodyError struct{ cause error }
+
+// Error says why.
+func (b *BodyError) Error() string { return "the body broke off: " + b.cause.Error() }
+
+// Unwrap is the cause.
+func (b *BodyError) Unwrap() error { return b.cause }
+
 // Immediate is an answer that the processor wants sent instead of the upstream's.
 type Immediate struct{ *servicev3.ImmediateResponse }
 

@@ -132,7 +132,7 @@ func (x *Exchange) sendBody(message Message, parts parts) {
 			err = io.EOF
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			x.cancel(err)
+			x.cancel(&BodyError{err})
 			return
 		}
 		var trailer http.Header

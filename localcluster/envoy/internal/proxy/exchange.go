@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +33,8 @@ type exchange struct {
 	// reading are bodies that somebody still reads.
 	reading []<-chan struct{}
 
+	// whole is the time limit of the request's reception.
+	whole       *time.Timer
 	idle        *time.Timer
 	idleAfter   time.Duration
 	timing      sync.Mutex
@@ -47,6 +48,9 @@ type exchange struct {
 	abort bool
 }
 
+// clientGone tells whether the exchange ended because its client went away.
+func (x *exchange) clientGone() bool { return errors.Is(context.Cause(x.ctx), context.Canceled) }
+
 func (m *manager) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{m: m, w: w, r: r, control: http.NewResponseController(w), start: time.Now()}
 	x.ctx, x.cancel = context.WithCancelCause(r.Context())
@@ -56,26 +60,35 @@ func (m *manager) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		x.path = r.URL.RequestURI()
 	}
 	x.originalPath = x.path
-	x.body = &requestBody{source: r.Body, length: r.ContentLength, touch: x.touch, failed: x.bodyFailed}
+	x.body = &requestBody{source: r.Body, length: r.ContentLength, touch: x.touch, failed: x.cancel}
 	if r.Body == http.NoBody || r.ContentLength == 0 {
 		x.body.ended.Store(true)
 	} else {
 		// Otherwise Go would read the whole request before it lets a response out.
 		_ = x.control.EnableFullDuplex()
 		if m.config.RequestTimeout > 0 {
-			_ = x.control.SetReadDeadline(x.start.Add(m.config.RequestTimeout))
+			x.whole = time.AfterFunc(m.config.RequestTimeout, x.requestTimedOut)
 		}
 	}
 	return x
 }
 
-// bodyFailed ends the exchange because the client's body ended before its time.
-func (x *exchange) bodyFailed(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errRequestTimeout
+// requestTimedOut ends the exchange if the request isn't here whole yet.
+func (x *exchange) requestTimedOut() {
+	if !x.body.ended.Load() {
+		x.cancel(errRequestTimeout)
 	}
-	x.cancel(err)
 }
+
+// interrupt has nobody wait for the rest of the request's body any more.
+func (x *exchange) interrupt() {
+	if !x.body.ended.Load() {
+		_ = x.control.SetReadDeadline(past)
+	}
+}
+
+// past is a deadline that lets nothing wait.
+var past = time.Unix(1, 0)
 
 // touch notes that a byte went by.
 func (x *exchange) touch() {
@@ -95,7 +108,7 @@ func (x *exchange) watch(after time.Duration) {
 		x.cancel(errIdle)
 		if x.headersSent.Load() {
 			// The client may be the one that reads nothing.
-			_ = x.control.SetWriteDeadline(time.Unix(1, 0))
+			_ = x.control.SetWriteDeadline(past)
 		}
 	})
 }
@@ -115,16 +128,16 @@ func (x *exchange) end() {
 	if x.idle != nil {
 		x.idle.Stop()
 	}
+	if x.whole != nil {
+		x.whole.Stop()
+	}
 	x.timing.Lock()
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
 	x.timing.Unlock()
 	x.cancel(errOver)
-	if !x.body.ended.Load() {
-		// Whoever waits for the rest of the body waits no more.
-		_ = x.control.SetReadDeadline(time.Unix(1, 0))
-	}
+	x.interrupt()
 	if x.processing != nil {
 		x.processing.End()
 	}

@@ -113,7 +113,13 @@ func (x *exchange) attempt(upstream *cluster.Cluster, again *replay, length int6
 		defer timer.Stop()
 	}
 	began := time.Now()
+	kept := func() bool { return true }
+	if again != nil {
+		// The upstream's connection waits for who reads the body.
+		kept = context.AfterFunc(ctx, x.interrupt)
+	}
 	response, err := place.Do(x.outgoing(ctx, again, length))
+	kept()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

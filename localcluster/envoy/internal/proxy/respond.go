@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/slipway-dev/slipway/localcluster/envoy/internal/bootstrap"
 	"github.com/slipway-dev/slipway/localcluster/envoy/internal/extproc"
@@ -20,10 +21,12 @@ func (x *exchange) respond(answer *reply, processed bool) {
 	defer func() { answer.close() }()
 	x.flags = answer.flags
 	if processed && x.processing != nil && x.ctx.Err() == nil {
-		answer = x.process(answer)
+		if answer = x.process(answer); x.abort {
+			return
+		}
 	}
 	x.status = answer.status
-	if x.r.Context().Err() != nil {
+	if x.clientGone() {
 		// Nobody is there any more to answer.
 		x.m.resets.Inc()
 		x.flags, x.status, x.abort = "DC", 0, true
@@ -60,14 +63,18 @@ func (x *exchange) process(answer *reply) *reply {
 		Header: answer.header, Body: answer.body, Length: answer.length, Trailer: answer.trailer,
 	})
 	x.reading = append(x.reading, read)
-	var instead *reply
 	if err == nil {
 		err = x.m.processor.Mutate(extproc.Target{Header: answer.header, Status: &answer.status}, shown.Response.GetHeaderMutation())
 	}
+	var broken *extproc.BodyError
+	if errors.As(err, &broken) && x.ctx.Err() == nil {
+		// The upstream had begun to answer, so that its end is the client's.
+		x.flags, x.abort = "UC", true
+		return answer
+	}
 	if err != nil {
-		instead = x.unprocessed(err)
-		closeUpstream := answer.close
-		instead.close = closeUpstream
+		instead := x.unprocessed(err)
+		instead.close = answer.close
 		return instead
 	}
 	if shown.Body == nil {
@@ -108,8 +115,10 @@ func (x *exchange) copy(answer *reply) error {
 	buffer := buffers.Get().(*[32 << 10]byte) //nolint:forcetypeassert // nothing else is in the pool
 	defer buffers.Put(buffer)
 	more, _ := answer.body.(interface{ More() bool })
+	settle := x.flushSoon()
 	for {
 		n, err := answer.body.Read(buffer[:])
+		settle()
 		if n > 0 {
 			x.touch()
 			written, failed := x.w.Write(buffer[:n])
@@ -131,6 +140,33 @@ func (x *exchange) copy(answer *reply) error {
 		if err != nil {
 			return x.cause(err)
 		}
+	}
+}
+
+// headDelay is how long a response's headers wait for the first piece of the
+// body, so that both go out together where the upstream sent them together.
+const headDelay = time.Millisecond
+
+// flushSoon lets the headers out shortly, if the body keeps them waiting. What it
+// returns must be called before anything else is written.
+func (x *exchange) flushSoon() (settle func()) {
+	var mutex sync.Mutex
+	settled := false
+	timer := time.AfterFunc(headDelay, func() {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !settled {
+			_ = x.control.Flush()
+		}
+	})
+	return func() {
+		if settled {
+			return
+		}
+		timer.Stop()
+		mutex.Lock()
+		defer mutex.Unlock()
+		settled = true
 	}
 }
 

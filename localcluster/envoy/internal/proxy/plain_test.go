@@ -1,0 +1,467 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestPlain(t *testing.T) {
+	type request struct {
+		uri, host, method string
+		header            http.Header
+	}
+	came := make(chan request, 1)
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		came <- request{r.RequestURI, r.Host, r.Method, r.Header}
+		w.Header().Set("Server", "mine")
+		w.Header().Set("X-Own", "yes")
+		w.Header().Set("Keep-Alive", "timeout=5")
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprint(w, "short and stout")
+	})
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode), manager: "use_remote_address: true,"}.start(t, nil)
+	request1, err := http.NewRequest(http.MethodGet, r.url+"/a%2Fb/c?x=1&y=%20", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request1.Host = "model.example.com"
+	request1.Header.Set("X-Mine", "1")
+	request1.Header.Set("Connection", "x-secret")
+	request1.Header.Set("X-Secret", "1")
+	got := r.do(t, request1)
+	got.want(t, http.StatusTeapot, "short and stout")
+	if got.header.Get("Server") != "envoy" || got.header.Get("X-Own") != "yes" || got.header.Get("X-Envoy-Upstream-Service-Time") == "" ||
+		got.header.Get("Keep-Alive") != "" || got.header.Get("Content-Length") != "15" {
+		t.Errorf("response headers: %v", got.header)
+	}
+	sent := within(t, came, "the request")
+	if sent.uri != "/a%2Fb/c?x=1&y=%20" || sent.host != "model.example.com" || sent.method != http.MethodGet {
+		t.Errorf("the upstream got %+v", sent)
+	}
+	for name, want := range map[string]string{"X-Mine": "1", "X-Secret": "", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http"} {
+		if sent.header.Get(name) != want {
+			t.Errorf("%s: got %q, want %q", name, sent.header.Get(name), want)
+		}
+	}
+	if len(sent.header.Get("X-Request-Id")) != 36 {
+		t.Errorf("x-request-id %q is no UUID", sent.header.Get("X-Request-Id"))
+	}
+	until(t, "the access log's line", func() bool {
+		return strings.Contains(r.log.String(), `"GET /a%2Fb/c?x=1&y=%20 HTTP/1.1" 418 - 0 15 `) && strings.Contains(r.log.String(), fmt.Sprintf(`"model.example.com" "%s"`, decode))
+	})
+	for name, want := range map[string]string{
+		"http.in.downstream_rq_total": "1", "http.in.downstream_rq_4xx": "1", "cluster.decode.upstream_rq_total": "1",
+		"cluster.decode.upstream_rq_418": "1", "cluster.decode.upstream_rq_4xx": "1", "cluster.decode.membership_total": "1",
+	} {
+		if got := r.counted(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestHTTP2(t *testing.T) {
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
+	r := setup{routes: route("decode"), clusters: endpoint("decode", http2, decode)}.start(t, nil)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	r.client.Transport = transport
+	response, err := r.client.Get(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	if response.Proto != "HTTP/2.0" || string(body) != "HTTP/2.0" {
+		t.Errorf("the client spoke %s, the upstream %s; want HTTP/2.0 for both", response.Proto, body)
+	}
+}
+
+// TestTokenByToken has the upstream send a token only once the client has read
+// the last one: anything that holds back a byte stands still.
+func TestTokenByToken(t *testing.T) {
+	read := make(chan struct{})
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) { stream(w, r, read) })
+	pick := &picker{pick: to(decode)}
+	for name, s := range map[string]setup{
+		"plain":          {routes: route("decode"), clusters: endpoint("decode", "", decode)},
+		"plain to HTTP2": {routes: route("decode"), clusters: endpoint("decode", http2, decode)},
+		"through picker": behind(pick.start(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.start(t, nil)
+			response, err := r.client.Post(r.url+"/v1/completions", "application/json", strings.NewReader(`{"stream":true}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			lines := bufio.NewScanner(response.Body)
+			for i := range tokens {
+				for lines.Scan() && lines.Text() == "" {
+				}
+				if want := fmt.Sprintf("data: token %d", i); lines.Text() != want {
+					t.Fatalf("got %q, want %q", lines.Text(), want)
+				}
+				read <- struct{}{}
+			}
+			if lines.Scan() && lines.Scan() {
+				t.Errorf("more came: %q", lines.Text())
+			}
+		})
+	}
+}
+
+const tokens = 20
+
+// stream sends a token whenever the last was read.
+func stream(w http.ResponseWriter, r *http.Request, read <-chan struct{}) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := range tokens {
+		fmt.Fprintf(w, "data: token %d\n\n", i)
+		w.(http.Flusher).Flush()
+		select {
+		case <-read:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// TestRequestPieceByPiece has the client send a piece only once the upstream has
+// read the last one, and the upstream answer before the request has ended.
+func TestRequestPieceByPiece(t *testing.T) {
+	pieces := make(chan string)
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		w.WriteHeader(http.StatusAccepted)
+		w.(http.Flusher).Flush()
+		lines := bufio.NewScanner(r.Body)
+		for lines.Scan() {
+			pieces <- lines.Text()
+		}
+		fmt.Fprint(w, "all read")
+	})
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode)}.start(t, nil)
+	body, pipe := io.Pipe()
+	request, err := http.NewRequest(http.MethodPost, r.url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go fmt.Fprintln(pipe, "piece 0")
+	response, err := r.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for i := range 5 {
+		if i > 0 {
+			fmt.Fprintf(pipe, "piece %d\n", i)
+		}
+		if got := within(t, pieces, "a piece"); got != fmt.Sprintf("piece %d", i) {
+			t.Fatalf("got %q", got)
+		}
+	}
+	pipe.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "all read" || response.StatusCode != http.StatusAccepted {
+		t.Errorf("got %d %q, %v", response.StatusCode, text, err)
+	}
+}
+
+func TestNoUpstream(t *testing.T) {
+	const prefix = "upstream connect error or disconnect/reset before headers. "
+	slow := make(chan struct{})
+	stuck := upstream(t, func(http.ResponseWriter, *http.Request) { <-slow })
+	t.Cleanup(func() { close(slow) })
+	broken := upstream(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	r := setup{
+		routes: `{match: {path: /direct}, direct_response: {status: 418, body: {inline_string: tea}}},
+			{match: {prefix: /none}, route: {cluster: none}},
+			{match: {prefix: /refused}, route: {cluster: refused}},
+			{match: {prefix: /stuck}, route: {cluster: stuck, timeout: 0.05s}},
+			{match: {prefix: /idle}, route: {cluster: stuck, timeout: 0s, idle_timeout: 0.05s}},
+			{match: {prefix: /broken}, route: {cluster: broken}}`,
+		clusters: strings.Join([]string{endpoint("none", ""), endpoint("refused", "", nobody(t)), endpoint("stuck", "", stuck), endpoint("broken", "", broken)}, ", "),
+	}.start(t, nil)
+	for path, want := range map[string]struct {
+		status int
+		body   string
+		flags  string
+	}{
+		"/direct":  {418, "tea", "-"},
+		"/nowhere": {404, "", "NR"},
+		"/none":    {503, "no healthy upstream", "UH"},
+		"/refused": {503, prefix + "reset reason: remote connection failure, transport failure reason: delayed connect error: Connection refused", "UF"},
+		"/stuck":   {504, "upstream request timeout", "UT"},
+		"/idle":    {504, "stream timeout", "SI"},
+		"/broken":  {503, prefix + "reset reason: connection termination", "UC"},
+	} {
+		r.get(t, path).want(t, want.status, want.body)
+		until(t, path+" in the access log", func() bool {
+			return strings.Contains(r.log.String(), fmt.Sprintf("%s HTTP/1.1\" %d %s ", path, want.status, want.flags))
+		})
+	}
+	if got := r.counted("cluster.refused.upstream_cx_connect_fail"); got != "1" {
+		t.Errorf("upstream_cx_connect_fail: got %s", got)
+	}
+	if got := r.counted("cluster.stuck.upstream_rq_timeout"); got != "1" {
+		t.Errorf("upstream_rq_timeout: got %s", got)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	direct := func(match, name string) string {
+		return fmt.Sprintf("{match: {%s}, direct_response: {status: 200, body: {inline_string: %s}}}", match, name)
+	}
+	r := setup{routes: strings.Join([]string{
+		direct("path: /exact", "exact"),
+		direct(`safe_regex: {regex: "/v[12]/.*"}`, "expression"),
+		direct(`prefix: /h, headers: [{name: x-tier, string_match: {prefix: go}}]`, "header"),
+		direct(`prefix: /h, headers: [{name: x-tier, present_match: true, invert_match: true}]`, "without"),
+		direct("prefix: /p", "prefix"),
+	}, ", ")}.start(t, nil)
+	for _, test := range []struct{ path, tier, want string }{
+		{"/exact", "", "exact"}, {"/exact?x", "", "exact"}, {"/exact/", "", ""}, {"/v1/models?x=1", "", "expression"}, {"/v3/models", "", ""},
+		{"/h", "gold", "header"}, {"/h", "", "without"}, {"/h", "silver", ""}, {"/p/q", "", "prefix"}, {"/q", "", ""},
+	} {
+		request, err := http.NewRequest(http.MethodGet, r.url+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.tier != "" {
+			request.Header.Set("X-Tier", test.tier)
+		}
+		if got := r.do(t, request); got.body != test.want {
+			t.Errorf("%s with tier %q: got %q, want %q", test.path, test.tier, got.body, test.want)
+		}
+	}
+}
+
+func TestRetries(t *testing.T) {
+	var tries atomic.Int64
+	flaky := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if tries.Add(1)%3 != 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		fmt.Fprintf(w, "%d bytes", len(body))
+	})
+	r := setup{
+		routes: `{match: {prefix: /retried}, route: {cluster: flaky, retry_policy: {retry_on: 5xx, num_retries: 2}}},
+			{match: {prefix: /half}, route: {cluster: half, retry_policy: {retry_on: connect-failure, num_retries: 3}}}, ` + route("flaky"),
+		clusters: endpoint("flaky", "", flaky) + ", " + endpoint("half", "", flaky, nobody(t)),
+	}.start(t, nil)
+	r.post(t, "/retried", strings.Repeat("x", 100_000)).want(t, 200, "100000 bytes")
+	if got := tries.Load(); got != 3 {
+		t.Errorf("%d tries, want 3", got)
+	}
+	// Too long to be kept: the first answer stands.
+	r.post(t, "/retried", strings.Repeat("x", 2<<20)).want(t, 500, fmt.Sprintf("%d bytes", 2<<20))
+	r.get(t, "/once").want(t, 500, "0 bytes")
+	for range 6 {
+		if got := r.post(t, "/half", "abc"); got.body != "3 bytes" {
+			t.Errorf("with half of the hosts gone: got %d %q", got.status, got.body)
+		}
+	}
+}
+
+// TestBreaker fills the only connection and the only place to wait.
+func TestBreaker(t *testing.T) {
+	came, go1 := make(chan struct{}, 2), make(chan struct{})
+	decode := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		came <- struct{}{}
+		<-go1
+	})
+	r := setup{routes: route("decode"),
+		clusters: endpoint("decode", "circuit_breakers: {thresholds: [{max_connections: 1, max_pending_requests: 1}]}", decode)}.start(t, nil)
+	answers := make(chan int, 3)
+	get := func() {
+		response, err := r.client.Get(r.url)
+		if err != nil {
+			answers <- 0
+			return
+		}
+		response.Body.Close()
+		answers <- response.StatusCode
+	}
+	go get()
+	within(t, came, "the first request")
+	go get()
+	go get()
+	if got := within(t, answers, "the refusal"); got != http.StatusServiceUnavailable {
+		t.Errorf("beyond the breaker: got %d, want 503", got)
+	}
+	close(go1)
+	for range 2 {
+		if got := within(t, answers, "an answer"); got != http.StatusOK {
+			t.Errorf("within the breaker: got %d, want 200", got)
+		}
+	}
+	if got := r.counted("cluster.decode.upstream_rq_pending_overflow"); got != "1" {
+		t.Errorf("overflow: got %s, want 1", got)
+	}
+}
+
+// TestClientGone has the client go away in the middle: the upstream must hear.
+func TestClientGone(t *testing.T) {
+	gone := make(chan struct{})
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		gone <- struct{}{}
+	})
+	pick := &picker{pick: to(decode), ended: make(chan struct{}, 10)}
+	for name, s := range map[string]setup{
+		"plain":          {routes: route("decode"), clusters: endpoint("decode", "", decode)},
+		"through picker": behind(pick.start(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.start(t, nil)
+			ctx, cancel := context.WithCancel(context.Background())
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := r.client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if _, err := response.Body.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			within(t, gone, "the upstream's news of it")
+			if name != "plain" {
+				within(t, pick.ended, "the picker's news of it")
+			}
+			until(t, "no request active", func() bool { return r.counted("http.in.downstream_rq_active") == "0" })
+		})
+	}
+}
+
+// TestUpstreamGone has the upstream break off in the middle: the client must see
+// that the response isn't whole.
+func TestUpstreamGone(t *testing.T) {
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	pick := &picker{pick: to(decode)}
+	for name, s := range map[string]setup{
+		"plain":          {routes: route("decode"), clusters: endpoint("decode", "", decode)},
+		"through picker": behind(pick.start(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.start(t, nil)
+			response, err := r.client.Post(r.url, "", strings.NewReader("{}"))
+			if err != nil {
+				return
+			}
+			defer response.Body.Close()
+			if text, err := io.ReadAll(response.Body); err == nil {
+				t.Errorf("read %q to its end, and the upstream had broken off", text)
+			}
+		})
+	}
+}
+
+// TestSlowClient has a client send its headers and nothing more.
+func TestSlowClient(t *testing.T) {
+	decode := upstream(t, echo("decode"))
+	for manager, want := range map[string]string{
+		"request_timeout: 0.05s,":     "408 Request Timeout",
+		"stream_idle_timeout: 0.05s,": "504 Gateway Timeout",
+	} {
+		for name, s := range map[string]setup{
+			"plain":          {routes: route("decode"), clusters: endpoint("decode", "", decode), manager: manager},
+			"through picker": {routes: route("original"), filters: pickerFilter, manager: manager, clusters: originalCluster + ", " + endpoint("epp", http2, (&picker{pick: to(decode)}).start(t))},
+		} {
+			t.Run(name+" "+manager, func(t *testing.T) {
+				r := s.start(t, nil)
+				conn, err := net.Dial("tcp", r.Addresses()[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(limit))
+				fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+				text, err := io.ReadAll(conn)
+				if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 "+want) {
+					t.Errorf("got %q, %v; want %s and the connection closed", text, err, want)
+				}
+			})
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	decode := upstream(t, echo("decode"))
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode), overload: `{resource_monitors: [{name: envoy.resource_monitors.global_downstream_max_connections,
+		typed_config: {"@type": type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig, max_active_downstream_connections: 1}}]}`}.start(t, nil)
+	request, err := http.NewRequest(http.MethodGet, r.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Long", strings.Repeat("x", 70<<10))
+	if got := r.do(t, request); got.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("70 KiB of headers: got %d, want 431", got.status)
+	}
+	until(t, "a connection", func() bool {
+		response, err := r.client.Get(r.url)
+		if err != nil {
+			return false
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		return true
+	})
+	second := &http.Client{Transport: &http.Transport{}, Timeout: limit}
+	if response, err := second.Get(r.url); err == nil {
+		response.Body.Close()
+		t.Error("a second connection was served; only one may be")
+	}
+	if got := r.counted("listener.127.0.0.1_0.downstream_cx_overflow"); got == "0" {
+		t.Error("the overflow wasn't counted")
+	}
+}
+
+func TestUpgradeIsRefused(t *testing.T) {
+	decode := upstream(t, echo("decode"))
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode)}.start(t, nil)
+	request, err := http.NewRequest(http.MethodGet, r.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", "websocket")
+	if got := r.do(t, request); got.status != http.StatusForbidden {
+		t.Errorf("got %d, want 403", got.status)
+	}
+}
+
+func TestStop(t *testing.T) {
+	r := setup{routes: route("none"), clusters: endpoint("none", "")}.start(t, nil)
+	r.get(t, "/").want(t, 503, "no healthy upstream")
+	r.stop()
+	if _, err := r.client.Get(r.url); err == nil {
+		t.Error("it still serves")
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the connection hangs")
+	}
+}
