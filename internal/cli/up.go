@@ -48,10 +48,7 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 					return err
 				}
 			}
-			if !cmd.Flags().Changed("llm-d") {
-				withLLMD = withOperator
-			}
-			if withLLMD {
+			if withLLMD && (withOperator || cmd.Flags().Changed("llm-d")) {
 				return provideLLMD(cmd.Context(), streams, spec.Name)
 			}
 			return nil
@@ -63,7 +60,7 @@ there. Nodes that were stopped with "slipway down --node" are started again.`,
 	flags.IntVar(&spec.GPUs, "gpus", 0, "number of nvidia.com/gpu that each node advertises, simulated")
 	flags.IntVar(&spec.SimulatedNodes, "simulated-nodes", 0, "number of further nodes on which pods only seem to run (taint kwok.x-k8s.io/node)")
 	flags.BoolVar(&withOperator, "operator", true, "install the operator too")
-	flags.BoolVar(&withLLMD, "llm-d", true, "compile llm-d's endpoint picker and what goes with it too, and add their images (by default as --operator)")
+	flags.BoolVar(&withLLMD, "llm-d", true, "compile llm-d's endpoint picker and what goes with it too, and add their images; not the default with --operator=false")
 	return cmd
 }
 

@@ -64,7 +64,8 @@ const buildLabel = "slipway.dev/build"
 // ProvideLLMD makes sure that a running cluster has the images that LLMD lists,
 // so that every node can pull them, and says whether it had to give them.
 // Programs that the cache lacks are compiled first, which takes two minutes,
-// once. A cluster of simulated nodes alone runs no image and is given none.
+// once. A cluster of simulated nodes alone runs no image and is given none. An
+// interruption leaves the cluster as it was.
 func ProvideLLMD(ctx context.Context, name string, opts component.Options) (given bool, err error) {
 	f, spec, err := find(name)
 	if err != nil || !spec.Namespaced() {
@@ -78,7 +79,7 @@ func ProvideLLMD(ctx context.Context, name string, opts component.Options) (give
 		return false, err
 	}
 	if !cached {
-		fmt.Fprintln(opts.Progress, "the cluster serves; llm-d's endpoint picker and what goes with it are still to be compiled, which only its users need to wait for")
+		fmt.Fprintln(opts.Progress, "the cluster is ready; what follows is for llm-d's images alone and may be interrupted")
 	}
 	programs, err := component.Ensure(ctx, opts, component.LLMD...)
 	if err != nil {
