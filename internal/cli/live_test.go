@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,7 @@ func (l *live) plan(t *testing.T) {
 	model, deployment := sample(t, "llm_v1alpha1_llmmodel.yaml"), sample(t, "llm_v1alpha1_llmdeployment.yaml")
 	namespace := l.world(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}}")
 	all := model + "\n---\n" + deployment
+	simulator := regexp.MustCompile(`(?m)^  namespace: .*\n`).ReplaceAllString(sample(t, "sim_v1alpha1_simulatordeployment_minimal.yaml"), "")
 	steps := []struct {
 		name, manifests string
 		want            []string
@@ -113,6 +115,7 @@ func (l *live) plan(t *testing.T) {
 		{"a misspelt field", model + "\n  imgae: x", []string{"! LLMModel", "failed: spec.imgae: unknown field; did you mean spec.image?"}, true},
 		{"of Kubernetes' own", "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated-too}, dta: {a: b}}", []string{"! ConfigMap", "failed: dta: unknown field; did you mean data?"}, true},
 		{"of what is there", "{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}, dta: {a: b}}", []string{"! ConfigMap", "failed: dta: unknown field; did you mean data?"}, true},
+		{"a simulator", simulator, []string{"+ SimulatorDeployment", "made for SimulatorDeployment " + namespace, "+ Service"}, false},
 		{"an unknown field", model + "\n  temperature: 1", []string{"failed: spec.temperature: unknown field; correct its name or remove it"}, true},
 	}
 	for _, step := range steps {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/object"
@@ -39,6 +40,7 @@ func kinds() []kind {
 	return []kind{
 		{gvk: modelKind, empty: func() any { return &llmv1alpha1.LLMModel{} }, users: deploymentsOf},
 		{gvk: deploymentKind, empty: func() any { return &llmv1alpha1.LLMDeployment{} }, render: renderDeployment},
+		{gvk: simulatorKind, empty: func() any { return &simv1alpha1.SimulatorDeployment{} }, render: renderSimulator},
 	}
 }
 
