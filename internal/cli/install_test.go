@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"io/fs"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	charts "github.com/slipway-dev/slipway/helm-charts"
 	"github.com/slipway-dev/slipway/test/controlplane"
 )
 
@@ -26,12 +30,13 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err != nil || out != "" {
 		t.Fatalf("%v, %q", err, out)
 	}
+	kinds := definitions(t)
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	// Between the first lines and the last stands what the pods were waiting for.
 	steps := append(lines[:min(4, len(lines))], lines[len(lines)-1])
 	want := []string{
 		"namespace llm-system created",
-		"definitions: 2 created",
+		fmt.Sprintf("definitions: %d created", len(kinds)),
 		"release llm-operator: applying",
 		"release llm-operator installed (revision 1)",
 		"deployment llm-operator ready (1 of 1)",
@@ -50,11 +55,26 @@ func TestInstallAndUninstall(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"release llm-operator: removing",
 		"release llm-operator removed",
-		"the definitions stay, and with them every resource; remove them with: kubectl delete crd llmdeployments.llm.example.com llmmodels.llm.example.com",
+		"the definitions stay, and with them every resource; remove them with: kubectl delete crd " + strings.Join(kinds, " "),
 		"namespace llm-system stays; remove it with: kubectl delete namespace llm-system",
 	}, strings.Split(strings.TrimSpace(said), "\n")); diff != "" {
 		t.Errorf("uninstall says (-want +got):\n%s", diff)
 	}
+}
+
+// definitions are the names of those that the binary carries.
+func definitions(t *testing.T) []string {
+	t.Helper()
+	files, err := fs.Glob(charts.Files, charts.CRDs+"/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions: %v", err)
+	}
+	var names []string
+	for _, file := range files {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".yaml"), "_")
+		names = append(names, plural+"."+group)
+	}
+	return names
 }
 
 func TestInstallSaysWhatIsWrong(t *testing.T) {
