@@ -105,7 +105,7 @@ func source(wrapper bool, path, text string, getenv func(string) string) ([]byte
 		if err != nil {
 			return nil, err
 		}
-		return fill(path, data)
+		return fill(path, data, getenv)
 	case path != "" && text != "":
 		return nil, errors.New("-c and --config-yaml together: the stand-in doesn't merge them; give one")
 	case text != "":
@@ -131,15 +131,15 @@ type pod struct{ PodName, PodNamespace, PodIp, NodeName, NodeIp, PodSvcAccount s
 
 // fill executes a bootstrap as a template, as the wrapper does before it starts
 // Envoy. So a bootstrap that contains {{ must escape it there.
-func fill(path string, data []byte) ([]byte, error) {
+func fill(path string, data []byte, getenv func(string) string) ([]byte, error) {
 	parsed, err := template.New(filepath.Base(path)).Option("missingkey=error").Parse(string(data))
 	if err != nil {
 		return nil, fmt.Errorf("envoyinit: %w", err)
 	}
 	var out strings.Builder
 	values := pod{
-		os.Getenv("POD_NAME"), os.Getenv("POD_NAMESPACE"), os.Getenv("POD_IP"),
-		os.Getenv("NODE_NAME"), os.Getenv("NODE_IP"), os.Getenv("POD_SVCACCOUNT"),
+		getenv("POD_NAME"), getenv("POD_NAMESPACE"), getenv("POD_IP"),
+		getenv("NODE_NAME"), getenv("NODE_IP"), getenv("POD_SVCACCOUNT"),
 	}
 	if err := parsed.Execute(&out, values); err != nil {
 		return nil, fmt.Errorf("envoyinit: %w", err)

@@ -1,6 +1,9 @@
 package bootstrap
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // check holds what no field says alone: names that are used exist once, and what
 // is used suits its use.
@@ -15,7 +18,7 @@ func (c *Config) check() error {
 	addresses := map[string]bool{c.Admin: c.Admin != ""}
 	for i, listener := range c.Listeners {
 		path := index("static_resources.listeners", i)
-		if addresses[listener.Address] {
+		if addresses[listener.Address] && !strings.HasSuffix(listener.Address, ":0") {
 			return fault(path+".address", "%s is listened on twice", listener.Address)
 		}
 		addresses[listener.Address] = true

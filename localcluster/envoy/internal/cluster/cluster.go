@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -164,7 +165,14 @@ func (c *Cluster) Watch(changed func(addresses []string)) {
 }
 
 // Hosts are the present hosts; the slice isn't to be changed.
-func (c *Cluster) Hosts() []*Host { return *c.hosts.Load() }
+func (c *Cluster) Hosts() []*Host {
+	if c.Discovery != bootstrap.OriginalDst {
+		return *c.hosts.Load()
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return slices.SortedFunc(maps.Values(c.originals), func(a, b *Host) int { return strings.Compare(a.Address, b.Address) })
+}
 
 func addressesOf(hosts []*Host) []string {
 	addresses := make([]string, len(hosts))
@@ -284,7 +292,8 @@ func (c *Cluster) original(value string) (*Host, error) {
 	}
 	host = &Host{Address: address.String()}
 	c.originals[host.Address] = host
-	c.publishOriginals()
+	c.scope.Gauge("membership_total").Set(int64(len(c.originals)))
+	c.scope.Gauge("membership_healthy").Set(int64(len(c.originals)))
 	return host, nil
 }
 
@@ -295,15 +304,4 @@ func (c *Cluster) forgetIdle() {
 			delete(c.originals, address)
 		}
 	}
-}
-
-func (c *Cluster) publishOriginals() {
-	hosts := make([]*Host, 0, len(c.originals))
-	for _, host := range c.originals {
-		hosts = append(hosts, host)
-	}
-	slices.SortFunc(hosts, func(a, b *Host) int { return strings.Compare(a.Address, b.Address) })
-	c.hosts.Store(&hosts)
-	c.scope.Gauge("membership_total").Set(int64(len(hosts)))
-	c.countHealthy()
 }
