@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -100,8 +101,10 @@ func (q *statusQuestion) watch(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return explainConnection(config, err)
 	}
-	// Without a logger, controller-runtime complains after half a minute.
+	// Without a logger, controller-runtime complains after half a minute, and
+	// client-go into the view when a watch ends.
 	log.SetLogger(logr.Discard())
+	ctx = klog.NewContext(ctx, logr.Discard())
 	notes := ""
 	reader.Notice = func(err error) { notes += "\nnote: " + oneLine(err) + "\n" }
 	shown := newView(streams.Out)
