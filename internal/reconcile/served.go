@@ -91,18 +91,23 @@ func (s *Served) read(ctx context.Context, kind OptionalKind) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return kind.version(definition), nil
+}
+
+// version is the one to write of those that a definition offers, or nothing.
+func (k OptionalKind) version(definition *unstructured.Unstructured) string {
 	if definition.GetDeletionTimestamp() != nil || !established(definition) {
-		return "", nil
+		return ""
 	}
 	offered, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, wanted := range kind.Versions {
+	for _, wanted := range k.Versions {
 		for _, each := range offered {
 			if v, is := each.(map[string]any); is && v["name"] == wanted && v["served"] == true {
-				return wanted, nil
+				return wanted
 			}
 		}
 	}
-	return "", nil
+	return ""
 }
 
 func established(definition *unstructured.Unstructured) bool {

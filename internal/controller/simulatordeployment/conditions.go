@@ -2,6 +2,7 @@ package simulatordeployment
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 // What the optional conditions say where an API isn't served.
 const (
 	noDecode = "there are prefill pods and no decode pods, so no request can be answered; set spec.decode.enabled: true"
+	noTarget = "spec.loadBalancing spreads requests over decode pods, and there are none; set spec.decode.enabled: true"
 	noIstio  = "the cluster doesn't serve DestinationRules (networking.istio.io), so spec.loadBalancing has no effect " +
 		"and requests are spread evenly; install Istio, or set spec.loadBalancing.enabled: false"
 	noGatewayAPI = "the cluster doesn't serve Gateways and HTTPRoutes (gateway.networking.k8s.io); " +
@@ -100,10 +102,12 @@ func picks(facts *facts, made metav1.Condition, parts []part) metav1.Condition {
 
 // blind tells whether requests come in and no pod could answer them.
 func blind(deployment *simv1alpha1.SimulatorDeployment) bool {
-	if !simulatordeployment.HasStages(deployment) || deployment.Spec.Decode != nil && deployment.Spec.Decode.Enabled {
-		return false
-	}
-	return simulatordeployment.HasPicker(deployment) || simulatordeployment.GatewayURL(deployment) != ""
+	return !hasDecode(deployment) && (simulatordeployment.HasPicker(deployment) || simulatordeployment.GatewayURL(deployment) != "")
+}
+
+// hasDecode tells whether a stack has pods that answer requests.
+func hasDecode(deployment *simv1alpha1.SimulatorDeployment) bool {
+	return !simulatordeployment.HasStages(deployment) || deployment.Spec.Decode != nil && deployment.Spec.Decode.Enabled
 }
 
 // overruled tells who scales spec.replicas that decode has a number of its own.
@@ -129,6 +133,9 @@ func pods(n int32) string {
 func loadBalancing(facts *facts) metav1.Condition {
 	if facts.served.DestinationRule == "" {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: condition.ReasonAPINotServed, Message: noIstio}
+	}
+	if !hasDecode(facts.deployment) {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNoDecodeStage, Message: noTarget}
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: condition.ReasonReady, Message: "the DestinationRule is there"}
 }
@@ -185,8 +192,11 @@ func gatewayURL(facts *facts, result apply.Result) string {
 	}
 	address, _ := addresses[0].(map[string]any)
 	value, _ := address["value"].(string)
-	if value == "" {
+	switch {
+	case value == "":
 		return ""
+	case strings.Contains(value, ":"): // IPv6
+		return "http://[" + value + "]"
 	}
 	return "http://" + value
 }
