@@ -158,6 +158,17 @@ func TestKeyFollowsEverythingThatMatters(t *testing.T) {
 		"platform":   key(small, "go1", "linux/arm64"),
 		"flags":      key(flagged, "go1", "linux/amd64"),
 	}
+	if err := os.MkdirAll(filepath.Join(dir, "a", "testdata"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"main_test.go", "a/testdata/main.go"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if again := key(small, "go1", "linux/amd64"); again != base {
+			t.Errorf("%s, which no program is built from, changes the key", file)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,8 @@ func goName(pkg string) string {
 }
 
 // key names a build by everything that its result depends on: the module's
-// files, the Go version, the platform, and what is built with which flags.
+// files but for its tests, the Go version, the platform, and what is built with
+// which flags.
 func (m module) key(dir, goVersion, platform string) (string, error) {
 	var failed error
 	sum := digest(func(w io.Writer) {
@@ -125,7 +126,10 @@ func (m module) key(dir, goVersion, platform string) (string, error) {
 			fmt.Fprintln(w, program, m.programs[program])
 		}
 		failed = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
-			if err != nil || !entry.Type().IsRegular() {
+			if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(file, "_test.go") {
 				return err
 			}
 			data, err := os.ReadFile(file)

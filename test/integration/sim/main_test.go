@@ -44,7 +44,8 @@ var (
 // otherwise, so on the machine's own network they would be open to its
 // neighbours. What may need that network, a compile, is done before.
 func TestMain(m *testing.M) {
-	code, err := 0, error(nil)
+	var code int
+	var err error
 	switch {
 	case os.Getenv(inside) != "":
 		if err = loopback(); err == nil {
