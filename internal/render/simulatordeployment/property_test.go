@@ -79,6 +79,9 @@ func TestEveryStackHolds(t *testing.T) {
 		for _, config := range of(objects, "ConfigMap") {
 			checkBootstrap(t, config)
 		}
+		for _, route := range of(objects, "HTTPRoute") {
+			checkRoute(t, route)
+		}
 		again, err := simulatordeployment.Objects(in)
 		if err != nil || object.Hash(unwrap(objects)) != object.Hash(unwrap(again)) {
 			t.Errorf("the same input renders another stack")
@@ -186,5 +189,18 @@ func checkBootstrap(t *rapid.T, config *unstructured.Unstructured) {
 	}
 	if strings.Contains(text, "ORIGINAL_DST") && !bytes.Contains([]byte(text), []byte("envoy.filters.http.ext_proc")) {
 		t.Errorf("%s has an ORIGINAL_DST cluster and no picker before it", config.GetName())
+	}
+}
+
+// checkRoute: the API server takes no route to port 0.
+func checkRoute(t *rapid.T, route *unstructured.Unstructured) {
+	rules, _, _ := unstructured.NestedSlice(route.Object, "spec", "rules")
+	for _, rule := range rules {
+		backends, _, _ := unstructured.NestedSlice(rule.(map[string]any), "backendRefs")
+		for _, backend := range backends {
+			if port := backend.(map[string]any)["port"].(int64); port < 1 {
+				t.Errorf("HTTPRoute %s leads to port %d", route.GetName(), port)
+			}
+		}
 	}
 }

@@ -105,7 +105,8 @@ func stackOf(in Input) stack {
 }
 
 func (s stack) stageOf(component Component, config *simv1alpha1.StageConfig, replicas int32) stage {
-	made := stage{component: component, name: s.name("ms-sim-llm-d-modelservice", string(component))}
+	// A route may lead to a stage that isn't enabled yet.
+	made := stage{component: component, name: s.name("ms-sim-llm-d-modelservice", string(component)), port: defaultServicePort}
 	if !isEnabled(config) {
 		return made
 	}

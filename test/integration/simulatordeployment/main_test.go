@@ -5,6 +5,7 @@ package simulatordeployment
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,20 +24,31 @@ import (
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/controller"
 	"github.com/slipway-dev/slipway/internal/manager"
+	"github.com/slipway-dev/slipway/test/bed"
 	"github.com/slipway-dev/slipway/test/controlplane"
 	"github.com/slipway-dev/slipway/test/definitions"
 )
 
 const deadline = 60 * time.Second
 
+// parallel is how many tests of a group go at once: they mostly wait for pods.
+const parallel = "4"
+
 var (
 	config  *rest.Config
 	kube    client.WithWatch
 	defined map[string]*apiextensionsv1.CustomResourceDefinition
+	// wire is the operator's way to the API server.
+	wire = &bed.Wire{}
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
+	flag.Parse()
+	err := flag.Set("test.parallel", parallel)
+	code := 1
+	if err == nil {
+		code, err = run(m)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -68,7 +80,7 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	done := make(chan error, 1)
-	go func() { done <- manager.Run(ctx, config, options()) }()
+	go func() { done <- manager.Run(ctx, wire.Through(config), options()) }()
 	code := m.Run()
 	cancel()
 	return code, errors.Join(err, <-done)

@@ -82,3 +82,22 @@ func awaitArgs(t *testing.T, namespace, argument string) {
 		return found != nil && strings.Contains(argsOf(found), argument)
 	})
 }
+
+// awaitEstablished waits until the cluster serves a definition's kind.
+func awaitEstablished(t *testing.T, name string) {
+	t.Helper()
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName(name)
+	awaitState(t, definition, func(found *unstructured.Unstructured) bool {
+		if found == nil {
+			return false
+		}
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(each any) bool {
+			c := each.(map[string]any)
+			return c["type"] == "Established" && c["status"] == "True"
+		})
+	})
+}
