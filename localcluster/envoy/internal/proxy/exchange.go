@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,18 @@ type exchange struct {
 }
 
 // clientGone tells whether the exchange ended because its client went away.
-func (x *exchange) clientGone() bool { return errors.Is(context.Cause(x.ctx), context.Canceled) }
+func (x *exchange) clientGone() bool {
+	cause := context.Cause(x.ctx)
+	return errors.Is(cause, context.Canceled) || errors.Is(cause, errClientGone)
+}
+
+// bodyFailed ends the exchange because the client broke off its request, unless
+// it is the proxy that wants no more of it.
+func (x *exchange) bodyFailed(err error) {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		x.cancel(errClientGone)
+	}
+}
 
 func (m *manager) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{m: m, w: w, r: r, control: http.NewResponseController(w), start: time.Now()}
@@ -60,7 +72,7 @@ func (m *manager) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		x.path = r.URL.RequestURI()
 	}
 	x.originalPath = x.path
-	x.body = &requestBody{source: r.Body, length: r.ContentLength, touch: x.touch, failed: x.cancel}
+	x.body = &requestBody{source: r.Body, length: r.ContentLength, touch: x.touch, failed: x.bodyFailed}
 	if r.Body == http.NoBody || r.ContentLength == 0 {
 		x.body.ended.Store(true)
 	} else {
@@ -80,7 +92,8 @@ func (x *exchange) requestTimedOut() {
 	}
 }
 
-// interrupt has nobody wait for the rest of the request's body any more.
+// interrupt has nobody wait for the rest of the request's body any more. Go then
+// takes the client for gone, so that the exchange must have ended before.
 func (x *exchange) interrupt() {
 	if !x.body.ended.Load() {
 		_ = x.control.SetReadDeadline(past)

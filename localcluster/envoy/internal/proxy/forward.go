@@ -31,6 +31,9 @@ func (x *exchange) forward(body io.Reader, length int64) *reply {
 		return local(direct.Status, direct.Body, "-", "direct_response")
 	}
 	upstream := x.m.clusters[x.route.Cluster]
+	if x.route.Timeout > 0 {
+		x.header["X-Envoy-Expected-Rq-Timeout-Ms"] = []string{milliseconds(x.route.Timeout)}
+	}
 	var again *replay
 	if body != nil {
 		again = &replay{source: body, keep: len(x.route.Retry.On) > 0, ended: x.requestEnded}
@@ -109,14 +112,20 @@ func (x *exchange) attempt(upstream *cluster.Cluster, again *replay, length int6
 	}
 	x.upstreamHost = place.Host.Address
 	if limit := x.route.Retry.PerTryTimeout; limit > 0 {
-		timer := time.AfterFunc(limit, func() { cancel(errPerTryTimeout) })
+		timer := time.AfterFunc(limit, func() {
+			if !x.body.ended.Load() {
+				// Without its body the request can't be tried again.
+				x.cancel(errPerTryTimeout)
+			}
+			cancel(errPerTryTimeout)
+		})
 		defer timer.Stop()
 	}
 	began := time.Now()
 	kept := func() bool { return true }
 	if again != nil {
 		// The upstream's connection waits for who reads the body.
-		kept = context.AfterFunc(ctx, x.interrupt)
+		kept = context.AfterFunc(x.ctx, x.interrupt)
 	}
 	response, err := place.Do(x.outgoing(ctx, again, length))
 	kept()
@@ -182,9 +191,6 @@ func (x *exchange) outgoing(ctx context.Context, again *replay, length int64) *h
 	}
 	if again != nil {
 		request.Body, request.ContentLength, request.Trailer = again.open(), length, x.r.Trailer
-	}
-	if x.route.Timeout > 0 {
-		x.header["X-Envoy-Expected-Rq-Timeout-Ms"] = []string{milliseconds(x.route.Timeout)}
 	}
 	return request.WithContext(ctx)
 }

@@ -28,6 +28,9 @@ type seen struct {
 	endOfBody bool
 }
 
+// errLeave has a picker end the stream in peace without an answer.
+var errLeave = errors.New("leave")
+
 // picker is an endpoint picker as the ones in the field behave: it answers only
 // once the request has ended, first the headers, then the body in pieces; a
 // streamed response it passes on piece by piece, any other when it has ended.
@@ -165,6 +168,9 @@ func (s *session) onResponse(message *servicev3.ProcessingRequest) error {
 // answer gives the headers and the body of a request that has ended.
 func (s *session) answer() (over bool, err error) {
 	endpoint, instead, err := s.picker.pick(s.request)
+	if errors.Is(err, errLeave) {
+		return true, nil
+	}
 	if err != nil {
 		return true, err
 	}

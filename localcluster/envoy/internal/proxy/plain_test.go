@@ -441,6 +441,89 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestPerTryTimeout has the first host stand still while the client has sent all
+// of its body, and while it hasn't.
+func TestPerTryTimeout(t *testing.T) {
+	never := make(chan struct{})
+	var tries atomic.Int64
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if tries.Add(1) == 1 {
+			select {
+			case <-never:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	})
+	t.Cleanup(func() { close(never) })
+	r := setup{
+		routes:   `{match: {prefix: /}, route: {cluster: decode, timeout: 0s, retry_policy: {retry_on: 5xx, num_retries: 1, per_try_timeout: 0.1s}}}`,
+		clusters: endpoint("decode", "", decode),
+	}.start(t, nil)
+	r.post(t, "/", "again").want(t, 200, "again")
+	tries.Store(0)
+	body, pipe := io.Pipe()
+	defer pipe.Close()
+	go fmt.Fprint(pipe, "half")
+	response, err := r.client.Post(r.url, "", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("half of a body: got %d %q, want 504", response.StatusCode, text)
+	}
+}
+
+// TestAnswerBeforeRequestEnds has the upstream answer a client that still sends.
+func TestAnswerBeforeRequestEnds(t *testing.T) {
+	decode := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		// Otherwise it would read the rest of the request first.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		fmt.Fprint(w, "too much")
+	})
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode)}.start(t, nil)
+	body, pipe := io.Pipe()
+	defer pipe.Close()
+	go fmt.Fprint(pipe, "half")
+	response, err := r.client.Post(r.url, "", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "too much" || response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("got %d %q, %v", response.StatusCode, text, err)
+	}
+	until(t, "no request active", func() bool { return r.counted("http.in.downstream_rq_active") == "0" })
+	r.post(t, "/", "").want(t, http.StatusRequestEntityTooLarge, "too much")
+}
+
+func TestTrailers(t *testing.T) {
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Trailer", "X-Sum")
+		fmt.Fprintf(w, "%s %s", body, r.Trailer.Get("X-Of-Request"))
+		w.Header().Set("X-Sum", "7")
+	})
+	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode)}.start(t, nil)
+	request, err := http.NewRequest(http.MethodPost, r.url, io.MultiReader(strings.NewReader("body")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Trailer = http.Header{"X-Of-Request": {"3"}}
+	response, err := r.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "body 3" || response.Trailer.Get("X-Sum") != "7" {
+		t.Errorf("got %q with %v, %v", text, response.Trailer, err)
+	}
+}
+
 func TestUpgradeIsRefused(t *testing.T) {
 	decode := upstream(t, echo("decode"))
 	r := setup{routes: route("decode"), clusters: endpoint("decode", "", decode)}.start(t, nil)

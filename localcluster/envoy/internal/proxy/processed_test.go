@@ -153,7 +153,7 @@ func TestPickerFails(t *testing.T) {
 	refuse := func(seen) (string, *servicev3.ImmediateResponse, error) {
 		return "", nil, status.Error(codes.Internal, "not today")
 	}
-	leave := func(seen) (string, *servicev3.ImmediateResponse, error) { return "", nil, io.EOF }
+	leave := func(seen) (string, *servicev3.ImmediateResponse, error) { return "", nil, errLeave }
 	broken := &picker{pick: to(decode), onResponse: func(*servicev3.ProcessingRequest) error { return status.Error(codes.Internal, "no response") }}
 	for name, address := range map[string]string{
 		"is absent":             nobody(t),

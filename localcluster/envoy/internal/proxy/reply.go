@@ -20,6 +20,7 @@ var (
 	errPerTryTimeout  = errors.New("upstream per try timeout")
 	errIdle           = errors.New("stream timeout")
 	errRequestTimeout = errors.New("request timeout")
+	errClientGone     = errors.New("the client broke off its request")
 	errOver           = errors.New("the exchange is over")
 )
 

@@ -48,7 +48,7 @@ func flagsOf(err error) string {
 		return "UT"
 	case errors.Is(err, errIdle):
 		return "SI"
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, errClientGone):
 		return "DC"
 	}
 	return "UC"
@@ -182,7 +182,12 @@ func (x *exchange) writeTrailers(answer *reply) {
 	if answer.trailer == nil {
 		return
 	}
-	for name, values := range answer.trailer() {
+	trailer := answer.trailer()
+	if len(trailer) > 0 {
+		// A body of a known length has no trailers: the response becomes one of chunks.
+		_ = x.control.Flush()
+	}
+	for name, values := range trailer {
 		x.w.Header()[http.TrailerPrefix+name] = values
 	}
 }

@@ -89,7 +89,7 @@ func (s *Server) newFront(config bootstrap.Listener, store *stats.Store, files F
 		MaxHeaderBytes:    config.HTTP.MaxHeaderBytes,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: config.HTTP.MaxConcurrentStreams},
 		Protocols:         new(http.Protocols),
-		ErrorLog:          log.New(io.Discard, "", 0),
+		ErrorLog:          log.New(files.Stderr, "", 0),
 		ConnState:         f.count(s),
 	}
 	f.server.Protocols.SetHTTP1(config.HTTP.Codec != bootstrap.HTTP2)
