@@ -13,6 +13,10 @@ import (
 	"strings"
 )
 
+// ErrNoCompiler says that a group holds C or C++ and the machine has no compiler
+// for it. No cluster needs such a group.
+var ErrNoCompiler = errors.New("a C and a C++ compiler are needed")
+
 // maxErrorLines bounds what a failed compile quotes of the compiler's output.
 const maxErrorLines = 12
 
@@ -20,7 +24,14 @@ const maxErrorLines = 12
 // run in any mount namespace and in an empty image.
 func buildFlags(m module) []string {
 	ldflags := append([]string{"-s", "-w"}, m.ldflags...)
-	return []string{"-trimpath", "-ldflags", strings.Join(ldflags, " ")}
+	if m.cgo {
+		ldflags = append(ldflags, "-linkmode", "external", "-extldflags", "-static")
+	}
+	flags := []string{"-trimpath", "-ldflags", strings.Join(ldflags, " ")}
+	if len(m.tags) > 0 {
+		flags = append(flags, "-tags", strings.Join(m.tags, ","))
+	}
+	return flags
 }
 
 // goCommand runs the go command in a nested module, shielded from a workspace
@@ -30,6 +41,35 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	return cmd
+}
+
+// buildCommand runs a go command about what a module is compiled from.
+func buildCommand(ctx context.Context, dir string, m module, args ...string) *exec.Cmd {
+	cmd := goCommand(ctx, dir, args...)
+	if m.cgo {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
+	return cmd
+}
+
+// findCompilers returns ErrNoCompiler if a module needs a C compiler and the
+// machine has none.
+func findCompilers(ctx context.Context, dir string, m module) error {
+	if !m.cgo {
+		return nil
+	}
+	out, err := buildCommand(ctx, dir, m, "env", "CC", "CXX").Output()
+	if err != nil {
+		return fmt.Errorf("ask go for its C compiler: %w", err)
+	}
+	for command := range strings.Lines(string(out)) {
+		// It may come with flags.
+		name, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%w: there is no %s in PATH (Debian: apt-get install gcc g++)", ErrNoCompiler, name)
+		}
+	}
+	return nil
 }
 
 func goVersion(ctx context.Context, source string) (string, error) {
@@ -46,6 +86,9 @@ func goVersion(ctx context.Context, source string) (string, error) {
 // compile builds the programs of a module into dir.
 func (b *builder) compile(ctx context.Context, g Group, m module, dir string) error {
 	source := filepath.Join(b.source, string(g))
+	if err := findCompilers(ctx, source, m); err != nil {
+		return fmt.Errorf("compile %s: %w", g, err)
+	}
 	meter := newMeter(b.progress, string(g))
 	total, err := countStale(ctx, source, m)
 	if err != nil {
@@ -54,7 +97,7 @@ func (b *builder) compile(ctx context.Context, g Group, m module, dir string) er
 	meter.start(total)
 	args := append([]string{"build", "-v"}, buildFlags(m)...)
 	args = append(args, "-o", dir+string(filepath.Separator))
-	cmd := goCommand(ctx, source, append(args, m.packages()...)...)
+	cmd := buildCommand(ctx, source, m, append(args, m.packages()...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -121,7 +164,7 @@ func isPackage(line string) bool {
 // that are missing are downloaded by this, as by any build.
 func countStale(ctx context.Context, source string, m module) (int, error) {
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags(m)...)
-	cmd := goCommand(ctx, source, append(args, m.packages()...)...)
+	cmd := buildCommand(ctx, source, m, append(args, m.packages()...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

@@ -21,6 +21,10 @@ import (
 // newest k8s.io/kubernetes that resolves, see localcluster/kubernetes/go.mod.
 const KubernetesVersion = "v1.36.3"
 
+// OllamaVersion is the version that the Ollama server reports. Newer ones leave
+// files out of their module and don't compile from it.
+const OllamaVersion = "0.9.6"
+
 // Options say where the sources and the cache are, and who is told about
 // progress.
 type Options struct {

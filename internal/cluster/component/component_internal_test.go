@@ -2,6 +2,8 @@ package component
 
 import (
 	"bytes"
+	"debug/elf"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -125,7 +127,7 @@ func TestEveryGroupHasItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range slices.Concat(ControlPlane, Node, LLMD) {
+	for _, g := range slices.Concat(ControlPlane, Node, LLMD, []Group{Ollama}) {
 		if len(modules[g].programs) == 0 {
 			t.Errorf("the group %s has no programs", g)
 		}
@@ -176,6 +178,36 @@ func TestKeyFollowsEverythingThatMatters(t *testing.T) {
 	for what, k := range different {
 		if k == base {
 			t.Errorf("another %s gives the same key", what)
+		}
+	}
+}
+
+func TestCIsCompiledOnlyWhereThereIsACompiler(t *testing.T) {
+	const main = "package main\n\n// int answer() { return 42; }\nimport \"C\"\n\nfunc main() { println(C.answer()) }\n"
+	var progress bytes.Buffer
+	b := newTestBuilder(t, main, &progress)
+	inC := small
+	inC.cgo = true
+	t.Setenv("CC", "no-compiler-has-this-name -O2")
+	if _, err := b.ensureModule(t.Context(), Pause, inC); !errors.Is(err, ErrNoCompiler) || !strings.Contains(err.Error(), "no-compiler-has-this-name") {
+		t.Errorf("the error is %v, want ErrNoCompiler", err)
+	}
+	t.Setenv("CC", "")
+	dir, err := b.ensureModule(t.Context(), Pause, inC)
+	if errors.Is(err, ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := elf.Open(filepath.Join(dir, "quiet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	for _, part := range program.Progs {
+		if part.Type == elf.PT_INTERP {
+			t.Error("the program is dynamically linked; an empty image couldn't run it")
 		}
 	}
 }

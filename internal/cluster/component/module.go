@@ -31,6 +31,8 @@ const (
 	Picker         Group = "picker"
 	RoutingSidecar Group = "routing-sidecar"
 	Envoy          Group = "envoy"
+	// A real inference server for tests; it needs a C and a C++ compiler.
+	Ollama Group = "ollama"
 )
 
 // ControlPlane are the groups of a control plane with simulated nodes; Node
@@ -48,6 +50,11 @@ type module struct {
 	programs map[string]string
 	// ldflags are added to the linker's flags.
 	ldflags []string
+	// tags are build tags.
+	tags []string
+	// cgo says that the module holds C or C++. It is linked statically all the
+	// same, glibc and libstdc++ included.
+	cgo bool
 }
 
 var modules = map[Group]module{
@@ -82,6 +89,13 @@ var modules = map[Group]module{
 		"pd-sidecar": "github.com/llm-d/llm-d-inference-scheduler/cmd/pd-sidecar",
 	}},
 	Envoy: {programs: map[string]string{"envoy": "github.com/slipway-dev/slipway/localcluster/envoy"}},
+	Ollama: {
+		programs: map[string]string{"ollama": "github.com/ollama/ollama"},
+		ldflags:  []string{"-X", "github.com/ollama/ollama/version.Version=" + OllamaVersion},
+		// Go's own resolver and user lookup: a static glibc has none of either.
+		tags: []string{"netgo", "osusergo"},
+		cgo:  true,
+	},
 }
 
 // kubernetesVersionFlags set the version that Kubernetes programs report.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,9 +18,19 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	opts := component.Options{Progress: os.Stderr}
 	// A cluster with real pods needs all of them, and llm-d's images the last.
 	groups := slices.Concat(component.ControlPlane, component.Node, component.LLMD)
-	if _, err := component.Ensure(ctx, component.Options{Progress: os.Stderr}, groups...); err != nil {
+	if _, err := component.Ensure(ctx, opts, groups...); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	_, err := component.Ensure(ctx, opts, component.Ollama)
+	if errors.Is(err, component.ErrNoCompiler) {
+		fmt.Fprintln(os.Stderr, "tests with a real Ollama will be skipped:", err)
+		return
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
