@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/slipway-dev/slipway/localcluster/envoy/internal/bootstrap"
 )
 
@@ -43,7 +45,7 @@ func TestReadWithPicker(t *testing.T) {
 	equal(t, "processor", *http.Processor, bootstrap.Processor{
 		Cluster: "epp", Authority: "gaie-sim-epp.llm-d-sim.svc:9002", MessageTimeout: 5 * time.Second, Request: duplex, Response: duplex,
 	})
-	breakers := bootstrap.Cluster{ConnectTimeout: 5 * time.Second, DNSRefresh: 5 * time.Second,
+	breakers := bootstrap.Cluster{ConnectTimeout: 5 * time.Second, DNSRefresh: 5 * time.Second, IdleTimeout: time.Hour,
 		MaxConnections: 1024, MaxPending: 1024, MaxRequests: 1024, MaxRetries: 3}
 	original, epp := breakers, breakers
 	original.Name, original.Discovery, original.Policy = "original_destination_cluster", bootstrap.OriginalDst, bootstrap.ClusterProvided
@@ -73,6 +75,10 @@ func TestReadWithoutPicker(t *testing.T) {
 	}
 	decode := config.Clusters[0]
 	equal(t, "health check", *decode.HealthCheck, bootstrap.HealthCheck{Path: "/health", Timeout: time.Second, Interval: 5 * time.Second, Unhealthy: 3, Healthy: 1})
+	equal(t, "removed", routes[2].Remove, []string{"x-gateway-destination-endpoint", "x-prefiller-host-port"})
+	if !decode.OneRequest || decode.HTTP2 {
+		t.Errorf("connections: got %+v", decode)
+	}
 	equal(t, "policy", decode.Policy, bootstrap.LeastRequest)
 	equal(t, "breakers", []int{decode.MaxConnections, decode.MaxPending, decode.MaxRequests, decode.MaxRetries}, []int{100, 10, 100, 3})
 }
@@ -112,6 +118,8 @@ func TestRefusals(t *testing.T) {
 		"a file":             {"plain.yaml", "/dev/stdout", "/var/log/x", inManager + ".access_log[0].typed_config.path: the stand-in doesn't honour any file but /dev/stdout and /dev/stderr" + honour},
 		"a condition":        {"plain.yaml", "connect-failure,5xx", "5xx,http3-post-connect-failure", inManager + ".route_config.virtual_hosts[0].routes[1].route.retry_policy.retry_on: the stand-in doesn't honour http3-post-connect-failure" + honour},
 		"an expression":      {"plain.yaml", "/v[12]/.*", "/v[12/.*", inManager + ".route_config.virtual_hosts[0].routes[1].match.safe_regex.regex: error parsing regexp"},
+		"the host removed":   {"plain.yaml", "request_headers_to_remove: [", "request_headers_to_remove: [Host, ", inManager + ".route_config.virtual_hosts[0].routes[2].request_headers_to_remove[0]: a request can't be without Host"},
+		"many requests":      {"plain.yaml", "max_requests_per_connection: 1", "max_requests_per_connection: 2", "max_requests_per_connection: the stand-in doesn't honour any but 1, or any with HTTP/2" + honour},
 		"a wildcard domain":  {"plain.yaml", `domains: ["*"]`, `domains: ["*.example.com"]`, inManager + ".route_config.virtual_hosts[0].domains[0]: the stand-in doesn't honour a pattern other than *" + honour},
 
 		"a processor's cluster": {"picker.yaml", `"cluster_name": "epp", "auth`, `"cluster_name": "app", "auth`, inManager + `.http_filters: ext_proc: grpc_service.envoy_grpc.cluster_name: there is no cluster "app"`},
@@ -168,6 +176,40 @@ func TestSteeringByClients(t *testing.T) {
 	_, err = bootstrap.Read([]byte(blind))
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("with a filter that sees no request: got %v, want %s", err, want)
+	}
+}
+
+// TestRendered reads every bootstrap in the goldens of the kind that renders
+// them: what Slipway says must be what the stand-in honours.
+func TestRendered(t *testing.T) {
+	goldens, err := filepath.Glob("../../../../internal/render/simulatordeployment/testdata/*.out.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picked, plain := 0, 0
+	for _, golden := range goldens {
+		data, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(data), "\n---\n") {
+			var object struct{ Data map[string]string }
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil || object.Data["envoy.yaml"] == "" {
+				continue
+			}
+			config, err := bootstrap.Read([]byte(object.Data["envoy.yaml"]))
+			switch {
+			case err != nil:
+				t.Errorf("%s: %v", golden, err)
+			case config.Listeners[0].HTTP.Processor != nil:
+				picked++
+			default:
+				plain++
+			}
+		}
+	}
+	if picked == 0 || plain == 0 {
+		t.Errorf("%d goldens have %d bootstraps with a picker and %d without; want some of each", len(goldens), picked, plain)
 	}
 }
 

@@ -26,6 +26,7 @@ func readCluster(message *clusterv3.Cluster, path string) (Cluster, error) {
 		Name:           message.GetName(),
 		ConnectTimeout: duration(message.GetConnectTimeout(), defaultConnectTimeout),
 		DNSRefresh:     duration(message.GetDnsRefreshRate(), defaultDNSRefresh),
+		IdleTimeout:    defaultConnectionIdle,
 	}
 	steps := []func(*clusterv3.Cluster, string) error{
 		cluster.readDiscovery, cluster.readPolicy, cluster.readFamily, cluster.readHosts,
@@ -156,6 +157,13 @@ func (c *Cluster) readProtocol(message *clusterv3.Cluster, path string) error {
 			return fault(at, "%s", oneLine(err.Error()))
 		}
 		c.HTTP2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
+		common := options.GetCommonHttpProtocolOptions()
+		c.IdleTimeout = duration(common.GetIdleTimeout(), defaultConnectionIdle)
+		if limit := common.GetMaxRequestsPerConnection().GetValue(); limit > 1 || (limit == 1 && c.HTTP2) {
+			return unsupported(at+".common_http_protocol_options.max_requests_per_connection", "any but 1, or any with HTTP/2")
+		} else if limit == 1 {
+			c.OneRequest = true
+		}
 	}
 	return nil
 }

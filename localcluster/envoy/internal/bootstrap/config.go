@@ -77,6 +77,8 @@ type Route struct {
 	// IdleTimeout overrides the connection manager's StreamIdleTimeout, if not nil.
 	IdleTimeout *time.Duration
 	Retry       Retry
+	// Remove are headers that the upstream doesn't get.
+	Remove []string
 }
 
 // Match is a route's condition. Exactly one of Prefix, Path and Regex counts.
@@ -189,6 +191,10 @@ type Cluster struct {
 	Header string
 	HTTP2  bool
 	TLS    *TLS
+	// OneRequest closes each connection after its first request.
+	OneRequest bool
+	// IdleTimeout is how long an unused connection is kept.
+	IdleTimeout time.Duration
 	// MaxConnections, MaxPending, MaxRequests and MaxRetries are the circuit
 	// breakers.
 	MaxConnections, MaxPending, MaxRequests, MaxRetries int

@@ -76,6 +76,9 @@ func readManager(message *managerv3.HttpConnectionManager, path string) (HTTP, e
 	default:
 		return HTTP{}, unsupported(join(path, "codec_type"), message.GetCodecType().String())
 	}
+	if message.GetCommonHttpProtocolOptions().GetMaxRequestsPerConnection() != nil {
+		return HTTP{}, unsupported(join(path, "common_http_protocol_options.max_requests_per_connection"), "it downstream")
+	}
 	if message.GetRouteConfig() == nil {
 		return HTTP{}, fault(join(path, "route_config"), "is missing, and the stand-in knows no other source of routes")
 	}

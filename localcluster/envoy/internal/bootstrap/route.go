@@ -58,6 +58,12 @@ func readRoute(message *routev3.Route, path string) (Route, error) {
 	if route.Match, err = readMatch(message.GetMatch(), join(path, "match")); err != nil {
 		return Route{}, err
 	}
+	for i, name := range message.GetRequestHeadersToRemove() {
+		if strings.HasPrefix(name, ":") || strings.EqualFold(name, "host") {
+			return Route{}, fault(index(join(path, "request_headers_to_remove"), i), "a request can't be without %s", name)
+		}
+		route.Remove = append(route.Remove, name)
+	}
 	if direct := message.GetDirectResponse(); direct != nil {
 		route.Direct = &DirectResponse{int(direct.GetStatus()), direct.GetBody().GetInlineString()}
 		return route, nil

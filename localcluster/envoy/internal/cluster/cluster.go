@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/slipway-dev/slipway/localcluster/envoy/internal/bootstrap"
 	"github.com/slipway-dev/slipway/localcluster/envoy/internal/stats"
@@ -99,7 +98,8 @@ func (c *Cluster) newTransport() *http.Transport {
 		DisableCompression:     true,
 		MaxIdleConns:           c.MaxConnections,
 		MaxIdleConnsPerHost:    c.MaxConnections,
-		IdleConnTimeout:        time.Hour,
+		IdleConnTimeout:        c.IdleTimeout,
+		DisableKeepAlives:      c.OneRequest,
 		TLSClientConfig:        c.TLSConfig(),
 		TLSHandshakeTimeout:    c.ConnectTimeout,
 		MaxResponseHeaderBytes: 60 << 10,

@@ -31,6 +31,9 @@ func (x *exchange) forward(body io.Reader, length int64) *reply {
 		return local(direct.Status, direct.Body, "-", "direct_response")
 	}
 	upstream := x.m.clusters[x.route.Cluster]
+	for _, name := range x.route.Remove {
+		x.header.Del(name)
+	}
 	if x.route.Timeout > 0 {
 		x.header["X-Envoy-Expected-Rq-Timeout-Ms"] = []string{milliseconds(x.route.Timeout)}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +66,40 @@ func TestPlain(t *testing.T) {
 		if got := r.counted(name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
+	}
+}
+
+// TestOneRequestPerConnection counts the connections that reach the upstream, and
+// looks for what the route removes.
+func TestOneRequestPerConnection(t *testing.T) {
+	var mutex sync.Mutex
+	from := map[string]bool{}
+	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		from[r.RemoteAddr] = true
+		fmt.Fprint(w, r.Header.Get("X-Prefiller-Host-Port")+r.Header.Get("X-Kept"))
+	})
+	const once = `typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {
+		"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http_protocol_options: {}},
+		common_http_protocol_options: {max_requests_per_connection: 1}}}`
+	r := setup{
+		routes:   "{match: {prefix: /}, request_headers_to_remove: [x-prefiller-host-port], route: {cluster: decode}}",
+		clusters: endpoint("decode", once, decode),
+	}.start(t, nil)
+	for range 5 {
+		request, err := http.NewRequest(http.MethodGet, r.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Prefiller-Host-Port", "10.0.0.1:1")
+		request.Header.Set("X-Kept", "kept")
+		r.do(t, request).want(t, 200, "kept")
+	}
+	mutex.Lock()
+	defer mutex.Unlock()
+	if len(from) != 5 {
+		t.Errorf("5 requests came on %d connections", len(from))
 	}
 }
 
