@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -63,7 +64,7 @@ func parse(args []string, getenv func(string) string) (*options, error) {
 	switch {
 	case flags.NArg() > 0:
 		return nil, fmt.Errorf("%q is no flag", flags.Arg(0))
-	case level != "" && !known(level, levels):
+	case level != "" && !slices.Contains(levels, level):
 		return nil, fmt.Errorf("--log-level %s: is none of %s", level, strings.Join(levels, ", "))
 	case mode != "serve" && mode != "validate":
 		return nil, fmt.Errorf("--mode %s: the stand-in knows serve and validate", mode)
@@ -79,15 +80,6 @@ func parse(args []string, getenv func(string) string) (*options, error) {
 func both(flags *flag.FlagSet, into *string, short, long string) {
 	flags.StringVar(into, short, "", "")
 	flags.StringVar(into, long, "", "")
-}
-
-func known(value string, values []string) bool {
-	for _, one := range values {
-		if one == value {
-			return true
-		}
-	}
-	return false
 }
 
 // source is the bootstrap's text: from a file, from the command line, or, for

@@ -144,13 +144,13 @@ func (x *Exchange) dispatch(message *servicev3.ProcessingResponse) error {
 	case *servicev3.ProcessingResponse_RequestBody:
 		return x.request.onBody(x.ctx, answer.RequestBody.GetResponse())
 	case *servicev3.ProcessingResponse_RequestTrailers:
-		return x.request.onTrailers(x.ctx, answer.RequestTrailers.GetHeaderMutation())
+		return x.request.onTrailers(answer.RequestTrailers.GetHeaderMutation())
 	case *servicev3.ProcessingResponse_ResponseHeaders:
 		return x.response.onHeaders(answer.ResponseHeaders.GetResponse())
 	case *servicev3.ProcessingResponse_ResponseBody:
 		return x.response.onBody(x.ctx, answer.ResponseBody.GetResponse())
 	case *servicev3.ProcessingResponse_ResponseTrailers:
-		return x.response.onTrailers(x.ctx, answer.ResponseTrailers.GetHeaderMutation())
+		return x.response.onTrailers(answer.ResponseTrailers.GetHeaderMutation())
 	}
 	return ErrSpurious
 }

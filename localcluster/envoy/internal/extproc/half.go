@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	servicev3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
@@ -119,7 +118,7 @@ func (h *half) onBody(ctx context.Context, answer *servicev3.CommonResponse) err
 	return h.move(streaming, over)
 }
 
-func (h *half) onTrailers(_ context.Context, mutation *servicev3.HeaderMutation) error {
+func (h *half) onTrailers(mutation *servicev3.HeaderMutation) error {
 	if err := h.move(streaming, over); err != nil {
 		return err
 	}
@@ -165,6 +164,3 @@ func (b *body) Read(into []byte) (int, error) {
 
 // More tells whether something can be read without waiting.
 func (b *body) More() bool { return len(b.rest) > 0 || len(b.half.chunks) > 0 }
-
-// headerMap is headers in the processor's form: names in lower case, values raw.
-type headerMap []*corev3.HeaderValue

@@ -166,8 +166,9 @@ func sizeFor(length, sent int64) int64 {
 	return min(chunkSize, max(4<<10, sent))
 }
 
-func toProto(message Message) headerMap {
-	all := make(headerMap, 0, len(message.Header)+len(message.Pseudo)/2)
+// toProto is headers in the processor's form: names in lower case, values raw.
+func toProto(message Message) []*corev3.HeaderValue {
+	all := make([]*corev3.HeaderValue, 0, len(message.Header)+len(message.Pseudo)/2)
 	for i := 0; i+1 < len(message.Pseudo); i += 2 {
 		all = append(all, &corev3.HeaderValue{Key: message.Pseudo[i], RawValue: []byte(message.Pseudo[i+1])})
 	}
