@@ -21,7 +21,8 @@ func newChat(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "chat NAME",
 		Short: "Talk to a deployed model",
-		Long: "Talk to the model of the LLMDeployment NAME, through the cluster's API server.\n" +
+		Long: "Talk to the model of NAME, a LLMDeployment, SimulatorDeployment or NvidiaGpuLlm,\n" +
+			"through the cluster's API server.\n" +
 			"The answer is printed word by word. Without --message, each line of standard\n" +
 			"input is a message of one conversation; Ctrl-D ends it.",
 		Example: "  slipway chat chat-service --message \"Hello!\"\n" +
@@ -56,7 +57,7 @@ func promptFor(streams Streams) string {
 	return ""
 }
 
-// connectTo returns what connects to the deployment's longest ready pod.
+// connectTo returns what connects to the longest ready pod of what has that name.
 func connectTo(name string, cluster *connection) func(context.Context) (*chat.Client, error) {
 	return func(ctx context.Context) (*chat.Client, error) {
 		config, namespace, err := cluster.open()

@@ -1,27 +1,23 @@
 // Package tunnel reaches a served model through the Kubernetes API server. It
-// finds a ready pod of an LLMDeployment and forwards a local port to it; it
+// finds a ready pod of a resource and forwards a local port to it; it
 // changes nothing in the cluster.
 package tunnel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
-
-// deployments is the resource that names a served model.
-var deployments = schema.GroupVersionResource{Group: "llm.example.com", Version: "v1alpha1", Resource: "llmdeployments"}
 
 // maxPods is how many pods of a Service are looked at for a ready one.
 const maxPods = 500
@@ -32,8 +28,9 @@ type Target struct {
 	Port           int
 }
 
-// Find returns a ready pod of the LLMDeployment of that name. When none is
-// ready, the error is the message of the resource's Ready condition.
+// Find returns a ready pod of the resource of that name, of any of the kinds that
+// serve models. When none is ready, the error is the message of the resource's
+// Ready condition.
 func Find(ctx context.Context, config *rest.Config, namespace, name string) (Target, error) {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -43,13 +40,37 @@ func Find(ctx context.Context, config *rest.Config, namespace, name string) (Tar
 	if err != nil {
 		return Target{}, fmt.Errorf("use the kubeconfig: %w", err)
 	}
-	deployment, err := dynamicClient.Resource(deployments).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	resource, where, err := find(ctx, dynamicClient, namespace, name)
 	if err != nil {
-		return Target{}, explainMissing(err, namespace, name)
+		return Target{}, err
 	}
+	if where.pod != "" {
+		return ofPod(ctx, client, resource, where)
+	}
+	return ofService(ctx, client, resource, where)
+}
+
+// ofPod is the target of a kind that names its pod.
+func ofPod(ctx context.Context, client kubernetes.Interface, resource *unstructured.Unstructured, where place) (Target, error) {
+	pod, err := client.CoreV1().Pods(where.namespace).Get(ctx, where.pod, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Target{}, notReady(resource)
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("read pod %s/%s: %w", where.namespace, where.pod, err)
+	}
+	if _, ready := readySince(pod); !ready || pod.DeletionTimestamp != nil {
+		return Target{}, notReady(resource)
+	}
+	return Target{Namespace: where.namespace, Pod: where.pod, Port: where.port}, nil
+}
+
+// ofService is the target of a kind that is reached through a Service.
+func ofService(ctx context.Context, client kubernetes.Interface, resource *unstructured.Unstructured, where place) (Target, error) {
+	namespace, name := where.namespace, where.service
 	service, err := client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Target{}, notReady(deployment)
+		return Target{}, notReady(resource)
 	}
 	if err != nil {
 		return Target{}, fmt.Errorf("read Service %s/%s: %w", namespace, name, err)
@@ -66,24 +87,13 @@ func Find(ctx context.Context, config *rest.Config, namespace, name string) (Tar
 	}
 	pod := choose(pods.Items)
 	if pod == nil {
-		return Target{}, notReady(deployment)
+		return Target{}, notReady(resource)
 	}
 	port, err := targetPort(service, pod)
 	if err != nil {
 		return Target{}, err
 	}
 	return Target{Namespace: namespace, Pod: pod.Name, Port: port}, nil
-}
-
-// explainMissing says what to do where the resource, or its kind, isn't there.
-func explainMissing(err error, namespace, name string) error {
-	switch {
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("read LLMDeployment %s/%s: %w", namespace, name, err)
-	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // A plain page: the path isn't served.
-		return errors.New("this cluster knows no LLMDeployments; `slipway install` installs the operator")
-	}
-	return fmt.Errorf("there is no LLMDeployment %q in namespace %q; `kubectl get llmdeployments -A` lists them", name, namespace)
 }
 
 // notReady says why a deployment has no ready pod, in its own words.
@@ -98,8 +108,8 @@ func notReady(deployment *unstructured.Unstructured) error {
 			return fmt.Errorf("%s is not ready: %s", deployment.GetName(), message)
 		}
 	}
-	return fmt.Errorf("%s has no ready pod yet; `slipway status llmdeployment/%s -n %s` tells why",
-		deployment.GetName(), deployment.GetName(), deployment.GetNamespace())
+	return fmt.Errorf("%s has no ready pod yet; `slipway status %s/%s -n %s` tells why",
+		deployment.GetName(), strings.ToLower(deployment.GetKind()), deployment.GetName(), deployment.GetNamespace())
 }
 
 // choose returns the pod that has been ready longest, which is the least likely

@@ -77,8 +77,8 @@ func TestTargetPort(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	deployment := func(conditions ...any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "chat", "namespace": "ns"},
-			"status":   map[string]any{"conditions": conditions},
+			"kind": "LLMDeployment", "metadata": map[string]any{"name": "chat", "namespace": "ns"},
+			"status": map[string]any{"conditions": conditions},
 		}}
 	}
 	for _, test := range []struct {
@@ -88,7 +88,7 @@ func TestNotReady(t *testing.T) {
 		{deployment(map[string]any{"type": "Reconciling", "status": "True", "message": "no"}, map[string]any{"type": "Ready", "status": "False", "message": "0 of 2 replicas are ready"}), "chat is not ready: 0 of 2 replicas are ready"},
 		{deployment(map[string]any{"type": "Ready", "status": "True", "message": "all is well"}), "chat has no ready pod yet; `slipway status llmdeployment/chat -n ns` tells why"},
 		{deployment("nonsense"), "chat has no ready pod yet; `slipway status llmdeployment/chat -n ns` tells why"},
-		{&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "chat", "namespace": "ns"}}}, "chat has no ready pod yet; `slipway status llmdeployment/chat -n ns` tells why"},
+		{&unstructured.Unstructured{Object: map[string]any{"kind": "LLMDeployment", "metadata": map[string]any{"name": "chat", "namespace": "ns"}}}, "chat has no ready pod yet; `slipway status llmdeployment/chat -n ns` tells why"},
 	} {
 		if got := notReady(test.deployment).Error(); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
@@ -96,19 +96,46 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-func TestExplainMissing(t *testing.T) {
-	resource := deployments.GroupResource()
-	for _, test := range []struct {
-		name string
-		err  error
-		want string
+// TestMissing: what a user reads depends on whether the cluster serves any of the
+// kinds.
+func TestMissing(t *testing.T) {
+	resource := kinds[0].resource.GroupResource()
+	unknownKind := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "chat", "404 page not found", 0, true)
+	for name, test := range map[string]struct {
+		served bool
+		want   string
 	}{
-		{"no such object", apierrors.NewNotFound(resource, "chat"), "there is no LLMDeployment \"chat\" in namespace \"ns\"; `kubectl get llmdeployments -A` lists them"},
-		{"no such kind", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "chat", "404 page not found", 0, true), "this cluster knows no LLMDeployments; `slipway install` installs the operator"},
-		{"forbidden", apierrors.NewForbidden(resource, "chat", nil), "read LLMDeployment ns/chat: llmdeployments.llm.example.com \"chat\" is forbidden: <nil>"},
+		"no such object": {true, "nothing that serves a model is called \"chat\" in namespace \"ns\"; `kubectl get llm-all -A` lists what there is"},
+		"no such kinds":  {false, "this cluster knows no kind that serves models; `slipway install` installs the operator"},
 	} {
-		if got := explainMissing(test.err, "ns", "chat").Error(); got != test.want {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		if got := missing(test.served, "ns", "chat").Error(); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+	if isServed(unknownKind) || !isServed(apierrors.NewNotFound(resource, "chat")) {
+		t.Error("a kind that isn't served isn't told from an object that isn't there")
+	}
+}
+
+// TestPlaces: where each kind's model answers.
+func TestPlaces(t *testing.T) {
+	made := func(content map[string]any) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: content}
+		object.SetNamespace("ns")
+		object.SetName("chat")
+		return object
+	}
+	gateway := map[string]any{"gatewayURL": "http://gate.ns.svc:8080", "endpoints": []any{"http://decode.ns.svc:8200"}}
+	outside := map[string]any{"gatewayURL": "http://203.0.113.7", "endpoints": []any{"http://decode.ns.svc:8200"}}
+	for name, test := range map[string]struct{ got, want place }{
+		"deployment":        {ofDeployment(made(map[string]any{})), place{namespace: "ns", service: "chat"}},
+		"stack":             {ofStack(made(map[string]any{"status": gateway})), place{namespace: "ns", service: "gate"}},
+		"stack, outer gate": {ofStack(made(map[string]any{"status": outside})), place{namespace: "ns", service: "decode"}},
+		"ollama":            {ofOllama(made(map[string]any{"spec": map[string]any{"llmName": "pod"}})), place{namespace: "ns", pod: "pod", port: 11434}},
+		"ollama elsewhere":  {ofOllama(made(map[string]any{"spec": map[string]any{"llmName": "pod", "namespace": "gpus"}})), place{namespace: "gpus", pod: "pod", port: 11434}},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, test.got, test.want)
 		}
 	}
 }

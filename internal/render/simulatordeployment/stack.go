@@ -13,7 +13,7 @@ const DefaultReplicas = 2
 // The specification's defaults, which the CRD writes too: a manifest that never
 // met an API server is rendered the same.
 const (
-		defaultSingle        = 1
+	defaultSingle        = 1
 	defaultImage         = "ghcr.io/llm-d/llm-d-simulator:latest"
 	defaultStageImage    = "docker.io/library/llm-d-simulator:local"
 	defaultPickerImage   = "ghcr.io/llm-d/llm-d-inference-scheduler:v0.4.0"
