@@ -81,7 +81,7 @@ KUBECTL := $(SLIPWAY) kubectl --
 
 .PHONY: demo
 demo: build ## Start a local Kubernetes, deploy a model, talk to it
-	@$(SLIPWAY) up >/dev/null
+	@$(SLIPWAY) up --llm-d=false >/dev/null
 	@echo; echo "Applying config/samples/llm_v1alpha1_llmmodel.yaml and llm_v1alpha1_llmdeployment.yaml"
 	@$(KUBECTL) apply -f config/samples/llm_v1alpha1_llmmodel.yaml -f config/samples/llm_v1alpha1_llmdeployment.yaml
 	@$(KUBECTL) wait --for=condition=Ready llmdeployment/chat-service --timeout=180s
