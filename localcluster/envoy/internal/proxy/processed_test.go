@@ -295,7 +295,10 @@ func (m *mutator) Process(stream servicev3.ExternalProcessor_ProcessServer) erro
 		if err != nil {
 			return nil //nolint:nilerr // the stream's end
 		}
-		response := &servicev3.HeadersResponse{Response: &servicev3.CommonResponse{}}
+		// The length would be wrong, and must not reach the client.
+		response := &servicev3.HeadersResponse{Response: &servicev3.CommonResponse{
+			HeaderMutation: &servicev3.HeaderMutation{SetHeaders: options("Content-Length", "5")},
+		}}
 		answer := &servicev3.ProcessingResponse{Response: &servicev3.ProcessingResponse_ResponseHeaders{ResponseHeaders: response}}
 		if message.GetRequestHeaders() != nil {
 			response.Response.HeaderMutation = m.mutation
