@@ -9,11 +9,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/controller"
 	"github.com/slipway-dev/slipway/test/controlplane"
 )
 
@@ -45,10 +44,8 @@ func Run(m *testing.M, use func(*rest.Config) error, opts ...controlplane.Option
 func Client(t testing.TB, config *rest.Config) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, llmv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	if err := controller.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1

@@ -44,18 +44,31 @@ func Watched() []schema.GroupVersionKind { return watched }
 // the same story must agree on, the fields' managers included.
 type World map[string]any
 
-// Picture shows a namespace's world, custom kinds too where they are given. The
-// namespace's name and the owner's UID are replaced, so that worlds of different
-// runs compare.
+// Picture shows a namespace's world, custom kinds with their status too where
+// they are given. The namespace's name, the owner's UID and the digests of
+// ConfigMaps are replaced, so that worlds of different runs compare.
 func Picture(t testing.TB, c client.Client, namespace string, owner client.Object, custom ...schema.GroupVersionKind) World {
 	t.Helper()
 	world := World{}
+	words := map[string]string{namespace: "NAMESPACE"}
+	if uid := string(owner.GetUID()); uid != "" {
+		words[uid] = "OWNER"
+	}
+	for _, each := range List(t.Context(), t, c, corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace) {
+		data, _, _ := unstructured.NestedStringMap(each.Object, "data")
+		words[object.Hash(data).String()] = "DIGEST of " + each.GetName()
+	}
 	for _, gvk := range slices.Concat(watched, custom) {
 		for _, each := range List(t.Context(), t, c, gvk, namespace) {
 			if isCluster(each) {
 				continue
 			}
-			world[each.GetKind()+"/"+each.GetName()] = plain(t, each, namespace, string(owner.GetUID()))
+			if slices.Contains(custom, gvk) {
+				timeless(each)
+			} else {
+				delete(each.Object, "status") // the cluster's own controllers write it
+			}
+			world[each.GetKind()+"/"+each.GetName()] = plain(t, each, words)
 		}
 	}
 	return world
@@ -78,8 +91,8 @@ func isCluster(obj unstructured.Unstructured) bool {
 }
 
 // plain is an object without what differs from run to run: versions, times,
-// addresses, and what the cluster's own controllers write.
-func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) any {
+// addresses, and some words.
+func plain(t testing.TB, obj unstructured.Unstructured, words map[string]string) any {
 	t.Helper()
 	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation"} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
@@ -87,11 +100,6 @@ func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) a
 	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
 	for _, field := range []string{"clusterIP", "clusterIPs"} {
 		unstructured.RemoveNestedField(obj.Object, "spec", field)
-	}
-	if strings.Contains(obj.GetAPIVersion(), "example.com") {
-		timeless(obj)
-	} else {
-		delete(obj.Object, "status")
 	}
 	obj.SetManagedFields(slices.DeleteFunc(obj.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return !strings.HasPrefix(entry.Manager, object.ManagedBy)
@@ -107,9 +115,9 @@ func plain(t testing.TB, obj unstructured.Unstructured, namespace, uid string) a
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.ReplaceAll(string(raw), namespace, "NAMESPACE")
-	if uid != "" {
-		text = strings.ReplaceAll(text, uid, "OWNER")
+	text := string(raw)
+	for word, instead := range words {
+		text = strings.ReplaceAll(text, word, instead)
 	}
 	var content any
 	if err := json.Unmarshal([]byte(text), &content); err != nil {
