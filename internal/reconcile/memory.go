@@ -22,14 +22,19 @@ type Memory[T client.Object] struct {
 	written map[types.NamespacedName]T
 }
 
-// Remember keeps an object as the API server returned it.
+// Remember keeps an object as the API server returned it, unless a later version
+// of it is kept already.
 func (m *Memory[T]) Remember(written T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.written == nil {
 		m.written = map[types.NamespacedName]T{}
 	}
-	m.written[client.ObjectKeyFromObject(written)] = written
+	key := client.ObjectKeyFromObject(written)
+	if known, is := m.written[key]; is && known.GetUID() == written.GetUID() && older(written, known) {
+		return
+	}
+	m.written[key] = written
 }
 
 // Forget drops what is kept for a key: the object is gone.

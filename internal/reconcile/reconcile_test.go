@@ -41,6 +41,10 @@ func TestMemory(t *testing.T) {
 		t.Error("what the cache has caught up with is still remembered")
 	}
 	memory.Remember(pod("one", "10"))
+	memory.Remember(pod("one", "9"))
+	if got := memory.Latest(pod("one", "8")); got.ResourceVersion != "10" {
+		t.Errorf("a version that was read before the last write replaced it: %s", got.ResourceVersion)
+	}
 	memory.Forget(client.ObjectKeyFromObject(pod("one", "")))
 	if len(memory.written) != 0 {
 		t.Error("what is gone is still remembered")

@@ -25,6 +25,7 @@ import (
 // Reconciler runs SimulatorDeployments.
 type Reconciler struct {
 	Client   client.Client // reads from the cache
+	Server   client.Reader // reads from the API server itself
 	Evidence *reconcile.Evidence
 	Engine   *apply.Engine
 	Events   events.EventRecorder
@@ -36,6 +37,9 @@ type Reconciler struct {
 	// claims is held while names are claimed: of two resources that want one name,
 	// one is the first.
 	claims sync.Mutex
+	// unsure are the namespaces in which the last claim failed: it may have been
+	// written all the same, and the cache may not show it yet.
+	unsure map[string]bool
 }
 
 // The rules for pods, inferencepools and inferenceobjectives are what a picker
@@ -123,5 +127,9 @@ func (r *Reconciler) claim(ctx context.Context, facts *facts, record *record, wa
 	if err := taken(fresh, others); err != nil {
 		return err
 	}
-	return record.Save(ctx, object.Union(held, refs))
+	if err := record.Save(ctx, object.Union(held, refs)); err != nil {
+		r.unsure[facts.deployment.Namespace] = true
+		return err
+	}
+	return nil
 }

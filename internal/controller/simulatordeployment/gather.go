@@ -47,15 +47,26 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 }
 
 // neighbours are the other resources of the namespace, each as it was written
-// last.
+// last. After a claim of which nobody knows the outcome they come from the server,
+// and are remembered as they are there. Its caller holds the claims.
 func (r *Reconciler) neighbours(ctx context.Context, self *simv1alpha1.SimulatorDeployment) ([]*simv1alpha1.SimulatorDeployment, error) {
+	var reader client.Reader = r.Client
+	unsure := r.unsure[self.Namespace]
+	if unsure {
+		reader = r.Server
+	}
 	var list simv1alpha1.SimulatorDeploymentList
-	if err := r.Client.List(ctx, &list, client.InNamespace(self.Namespace)); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(self.Namespace)); err != nil {
 		return nil, err
 	}
+	delete(r.unsure, self.Namespace)
 	var others []*simv1alpha1.SimulatorDeployment
 	for i := range list.Items {
-		if other := &list.Items[i]; other.UID != self.UID {
+		other := &list.Items[i]
+		if unsure {
+			r.memory.Remember(other.DeepCopy())
+		}
+		if other.UID != self.UID {
 			others = append(others, r.memory.Latest(other))
 		}
 	}

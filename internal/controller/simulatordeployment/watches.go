@@ -74,11 +74,13 @@ func servedOf(versions []string) simulatordeployment.Served {
 func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence) error {
 	r := &Reconciler{
 		Client:   mgr.GetClient(),
+		Server:   mgr.GetAPIReader(),
 		Evidence: evidence,
 		Engine:   engine,
 		Events:   mgr.GetEventRecorder("slipway"),
 		Now:      time.Now,
 		served:   &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: optional()},
+		unsure:   map[string]bool{},
 	}
 	enqueue := handler.EnqueueRequestsFromMapFunc
 	build := ctrl.NewControllerManagedBy(mgr).
