@@ -65,6 +65,7 @@ func TestReadWithoutPicker(t *testing.T) {
 		t.Errorf("got %+v", http)
 	}
 	equal(t, "idle", http.StreamIdleTimeout, time.Hour)
+	equal(t, "age", http.MaxConnectionDuration, 5*time.Minute)
 	routes := http.VirtualHosts[0].Routes
 	equal(t, "direct", *routes[0].Direct, bootstrap.DirectResponse{Status: 200, Body: "well"})
 	equal(t, "retry", routes[1].Retry, bootstrap.Retry{On: []string{"connect-failure", "5xx"}, Max: 2, PerTryTimeout: 20 * time.Second})
@@ -119,6 +120,8 @@ func TestRefusals(t *testing.T) {
 		"a condition":        {"plain.yaml", "connect-failure,5xx", "5xx,http3-post-connect-failure", inManager + ".route_config.virtual_hosts[0].routes[1].route.retry_policy.retry_on: the stand-in doesn't honour http3-post-connect-failure" + honour},
 		"an expression":      {"plain.yaml", "/v[12]/.*", "/v[12/.*", inManager + ".route_config.virtual_hosts[0].routes[1].match.safe_regex.regex: error parsing regexp"},
 		"the host removed":   {"plain.yaml", "request_headers_to_remove: [", "request_headers_to_remove: [Host, ", inManager + ".route_config.virtual_hosts[0].routes[2].request_headers_to_remove[0]: a request can't be without Host"},
+		"unsafe duration":    {"plain.yaml", "http1_safe_max_connection_duration: true", "http1_safe_max_connection_duration: false", inManager + ".common_http_protocol_options.max_connection_duration: the stand-in doesn't honour it without http1_safe_max_connection_duration" + honour},
+		"upstream duration":  {"plain.yaml", "max_requests_per_connection: 1", "max_connection_duration: 1s", "max_connection_duration: the stand-in doesn't honour it upstream" + honour},
 		"many requests":      {"plain.yaml", "max_requests_per_connection: 1", "max_requests_per_connection: 2", "max_requests_per_connection: the stand-in doesn't honour any but 1, or any with HTTP/2" + honour},
 		"a wildcard domain":  {"plain.yaml", `domains: ["*"]`, `domains: ["*.example.com"]`, inManager + ".route_config.virtual_hosts[0].domains[0]: the stand-in doesn't honour a pattern other than *" + honour},
 

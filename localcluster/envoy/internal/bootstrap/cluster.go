@@ -159,6 +159,9 @@ func (c *Cluster) readProtocol(message *clusterv3.Cluster, path string) error {
 		c.HTTP2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
 		common := options.GetCommonHttpProtocolOptions()
 		c.IdleTimeout = duration(common.GetIdleTimeout(), defaultConnectionIdle)
+		if common.GetMaxConnectionDuration() != nil {
+			return unsupported(at+".common_http_protocol_options.max_connection_duration", "it upstream")
+		}
 		if limit := common.GetMaxRequestsPerConnection().GetValue(); limit > 1 || (limit == 1 && c.HTTP2) {
 			return unsupported(at+".common_http_protocol_options.max_requests_per_connection", "any but 1, or any with HTTP/2")
 		} else if limit == 1 {

@@ -54,8 +54,11 @@ type HTTP struct {
 	// RequestTimeout bounds the time until a request has been received whole;
 	// zero is no bound. StreamIdleTimeout bounds the time without any byte.
 	RequestTimeout, StreamIdleTimeout, ConnectionIdleTimeout time.Duration
-	MaxHeaderBytes                                           int
-	MaxConcurrentStreams                                     int
+	// MaxConnectionDuration is the age from which a connection is closed after its
+	// next response; zero is no bound.
+	MaxConnectionDuration time.Duration
+	MaxHeaderBytes        int
+	MaxConcurrentStreams  int
 }
 
 // VirtualHost is a set of domains and their routes, in the order of preference.

@@ -79,6 +79,10 @@ func readManager(message *managerv3.HttpConnectionManager, path string) (HTTP, e
 	if message.GetCommonHttpProtocolOptions().GetMaxRequestsPerConnection() != nil {
 		return HTTP{}, unsupported(join(path, "common_http_protocol_options.max_requests_per_connection"), "it downstream")
 	}
+	http.MaxConnectionDuration = duration(message.GetCommonHttpProtocolOptions().GetMaxConnectionDuration(), 0)
+	if http.MaxConnectionDuration > 0 && !message.GetHttp1SafeMaxConnectionDuration() {
+		return HTTP{}, unsupported(join(path, "common_http_protocol_options.max_connection_duration"), "it without http1_safe_max_connection_duration")
+	}
 	if message.GetRouteConfig() == nil {
 		return HTTP{}, fault(join(path, "route_config"), "is missing, and the stand-in knows no other source of routes")
 	}

@@ -29,13 +29,13 @@ var supported = map[protoreflect.FullName]string{
 
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": "codec_type stat_prefix route_config http_filters " +
 		"access_log use_remote_address generate_request_id preserve_external_request_id request_timeout stream_idle_timeout " +
-		"common_http_protocol_options http2_protocol_options max_request_headers_kb server_name",
+		"common_http_protocol_options http1_safe_max_connection_duration http2_protocol_options max_request_headers_kb server_name",
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter": "name typed_config",
 	"envoy.config.accesslog.v3.AccessLog":                                    "name typed_config",
 	"envoy.extensions.access_loggers.file.v3.FileAccessLog":                  "path",
 	"envoy.extensions.access_loggers.stream.v3.StdoutAccessLog":              "",
 	"envoy.extensions.access_loggers.stream.v3.StderrAccessLog":              "",
-	"envoy.config.core.v3.HttpProtocolOptions":                               "idle_timeout max_requests_per_connection",
+	"envoy.config.core.v3.HttpProtocolOptions":                               "idle_timeout max_requests_per_connection max_connection_duration",
 	"envoy.config.core.v3.Http1ProtocolOptions":                              "",
 	"envoy.config.core.v3.Http2ProtocolOptions":                              "max_concurrent_streams",
 

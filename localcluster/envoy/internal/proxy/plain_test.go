@@ -103,6 +103,27 @@ func TestOneRequestPerConnection(t *testing.T) {
 	}
 }
 
+// TestConnectionAge has connections grow old, and looks for when they are closed:
+// after a response, and only then.
+func TestConnectionAge(t *testing.T) {
+	decode := upstream(t, echo("decode"))
+	for age, closes := range map[string]bool{"0.001s": true, "3600s": false} {
+		r := setup{
+			routes: route("decode"), clusters: endpoint("decode", "", decode),
+			manager: fmt.Sprintf("http1_safe_max_connection_duration: true, common_http_protocol_options: {max_connection_duration: %s},", age),
+		}.start(t, nil)
+		again := func() bool {
+			r.get(t, "/").want(t, 200, "decode / ")
+			return r.counted("http.in.downstream_cx_total") != "1"
+		}
+		if closes {
+			until(t, "a connection older than "+age+" is closed", again)
+		} else if again() || again() {
+			t.Errorf("a connection younger than %s is closed", age)
+		}
+	}
+}
+
 func TestHTTP2(t *testing.T) {
 	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
 	r := setup{routes: route("decode"), clusters: endpoint("decode", http2, decode)}.start(t, nil)

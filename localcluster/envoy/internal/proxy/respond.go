@@ -106,6 +106,10 @@ func (x *exchange) writeHeader(answer *reply) {
 		// What the client still sends of the request can't be told from the next one.
 		header["Connection"] = []string{"close"}
 	}
+	if x.outlived() {
+		// With HTTP/2 this becomes GOAWAY.
+		header["Connection"] = []string{"close"}
+	}
 	x.headersSent.Store(true)
 	x.w.WriteHeader(answer.status)
 }

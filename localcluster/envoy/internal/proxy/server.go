@@ -91,10 +91,25 @@ func (s *Server) newFront(config bootstrap.Listener, store *stats.Store, files F
 		Protocols:         new(http.Protocols),
 		ErrorLog:          log.New(files.Stderr, "", 0),
 		ConnState:         f.count(s),
+		ConnContext:       begun,
 	}
 	f.server.Protocols.SetHTTP1(config.HTTP.Codec != bootstrap.HTTP2)
 	f.server.Protocols.SetUnencryptedHTTP2(config.HTTP.Codec != bootstrap.HTTP1)
 	return f, nil
+}
+
+// connectionBegin is the key of the time at which a connection was accepted.
+type connectionBegin struct{}
+
+func begun(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectionBegin{}, time.Now())
+}
+
+// outlived tells whether the exchange's connection is to end after it.
+func (x *exchange) outlived() bool {
+	limit := x.m.config.MaxConnectionDuration
+	begin, known := x.r.Context().Value(connectionBegin{}).(time.Time)
+	return limit > 0 && known && time.Since(begin) >= limit
 }
 
 // count keeps the numbers of connections.
