@@ -18,6 +18,10 @@ const (
 
 	typeURL = "type.googleapis.com/"
 
+	// connectionDuration is shorter than a gateway's preStop, so that no connection
+	// outlives it by which requests still come.
+	connectionDuration = "5s"
+
 	// maxInFlight bounds connections, waiting requests and requests of a cluster.
 	maxInFlight = 40_000
 )
@@ -65,6 +69,10 @@ func connectionManager(route map[string]any, filters []any) map[string]any {
 			"codec_type":  "AUTO",
 			// A model may think for long before its first token, but not for an hour.
 			"stream_idle_timeout": "3600s",
+			// A client that keeps its connection would stay with a gateway that is about
+			// to end: every response of an older connection asks it to connect anew.
+			"common_http_protocol_options":       map[string]any{"max_connection_duration": connectionDuration},
+			"http1_safe_max_connection_duration": true,
 			"access_log": []any{typed("envoy.access_loggers.stdout",
 				"envoy.extensions.access_loggers.stream.v3.StdoutAccessLog", map[string]any{})},
 			"route_config": map[string]any{

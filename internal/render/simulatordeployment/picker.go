@@ -29,6 +29,10 @@ const (
 	pickerHealthPort  = 9003
 	pickerMetricsPort = 9090
 
+	// pickerPreStopSeconds lets a single picker serve until the one that takes its
+	// place does: without one no request is answered.
+	pickerPreStopSeconds = 10
+
 	pickerConfigKey  = "default-plugins.yaml"
 	pickerConfigPath = "/config"
 )
@@ -132,7 +136,7 @@ func (s stack) pickerPod() corev1.PodSpec {
 			StartupProbe:             probes.Startup,
 			ReadinessProbe:           probes.Readiness,
 			LivenessProbe:            probes.Liveness,
-			Lifecycle:                sleepBeforeEnd(preStopSeconds),
+			Lifecycle:                sleepBeforeEnd(pickerPreStopSeconds),
 			VolumeMounts:             []corev1.VolumeMount{{Name: volumeConfig, MountPath: pickerConfigPath, ReadOnly: true}},
 			SecurityContext:          part.RestrictedContainer(),
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
