@@ -56,6 +56,7 @@ var rooms = map[string]level{
 	"internal/scrape":    engine,
 	"internal/cluster":   engine,
 	"internal/image":     engine,
+	"internal/ollama":    engine,
 	"internal/reconcile": engine,
 	"internal/install":   engine,
 	"helm-charts":        engine,
@@ -75,7 +76,7 @@ var rooms = map[string]level{
 // withoutKubernetes are the rooms that know no Kubernetes, so that they run,
 // start and are tested anywhere.
 var withoutKubernetes = []string{
-	"internal/router", "internal/simulator", "internal/pick", "internal/openai", "internal/latency",
+	"internal/router", "internal/simulator", "internal/pick", "internal/openai", "internal/latency", "internal/ollama",
 }
 
 // kubernetes are the import path prefixes of Kubernetes and of what is built on it.
