@@ -18,11 +18,14 @@ import (
 // replaceableKinds lists the kinds that are deleted and made again when a field
 // that can't be changed has to, and how they are deleted. They hold no data and
 // no address, and nothing that serves depends on their being there for a
-// moment. A Job goes in the foreground: its old pods end before new ones start.
+// moment, or they are to be replaced by the meaning of the change: a Pod that we
+// keep ourselves has no other way. A Job goes in the foreground: its old pods end
+// before new ones start.
 // Deployments, StatefulSets, Services and claims aren't here on purpose: to
 // replace one is an outage, which only the user may order.
 var replaceableKinds = map[schema.GroupKind]metav1.DeletionPropagation{
-	{Group: "batch", Kind: "Job"}:                                    metav1.DeletePropagationForeground,
+	{Kind: "Pod"}:                 metav1.DeletePropagationBackground,
+	{Group: "batch", Kind: "Job"}: metav1.DeletePropagationForeground,
 	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:        metav1.DeletePropagationBackground,
 	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}: metav1.DeletePropagationBackground,
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                  metav1.DeletePropagationBackground,
@@ -35,6 +38,7 @@ var immutablePhrases = []string{
 	"field is immutable",
 	"cannot change roleRef",
 	"updates to parameters are forbidden",
+	"pod updates may not change fields",
 	"updates to provisioner are forbidden",
 	"may not be changed in an update",
 }

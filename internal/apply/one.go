@@ -202,7 +202,7 @@ func (e *Engine) refused(ctx context.Context, owner identity, each item, intent 
 		failed.err = explain(each.ref, err)
 		return failed
 	}
-	if propagation == metav1.DeletePropagationForeground || len(live.GetFinalizers()) > 0 {
+	if propagation == metav1.DeletePropagationForeground || len(live.GetFinalizers()) > 0 || endsSlowly(each.ref) {
 		return done{live: live.Unstructured, err: condition.Wait(condition.ReasonProgressing,
 			"%s is being replaced, since %s can't be changed; waiting until the old one is gone", each.ref.Display(), field)}
 	}
@@ -212,6 +212,10 @@ func (e *Engine) refused(ctx context.Context, owner identity, each item, intent 
 	}
 	return again
 }
+
+// endsSlowly tells whether an object is still there after its deletion was taken:
+// a pod has its grace.
+func endsSlowly(ref object.Ref) bool { return ref.Group == "" && ref.Kind == "Pod" }
 
 // delete removes exactly the object that was read: another one of its name, or
 // one that was changed since, is left alone.

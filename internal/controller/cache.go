@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/reconcile"
+	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
 )
 
 // maxEventMessage bounds the text that is kept of an event, in bytes.
@@ -41,6 +43,7 @@ func CacheOptions() cache.Options {
 			&llmv1alpha1.LLMModel{}:            {Label: every, Transform: cache.TransformStripManagedFields()},
 			&llmv1alpha1.LLMDeployment{}:       {Label: every, Transform: cache.TransformStripManagedFields()},
 			&simv1alpha1.SimulatorDeployment{}: {Label: every, Transform: cache.TransformStripManagedFields()},
+			&infrav1.NvidiaGpuLlm{}:            {Label: every, Transform: cache.TransformStripManagedFields()},
 		},
 		ReaderFailOnMissingInformer: true,
 	}
@@ -53,6 +56,13 @@ func index(mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
 	err := indexer.IndexField(ctx, &llmv1alpha1.LLMDeployment{}, reconcile.IndexModelRef, func(o client.Object) []string {
 		return []string{o.(*llmv1alpha1.LLMDeployment).Spec.ModelRef}
+	})
+	if err != nil {
+		return err
+	}
+	err = indexer.IndexField(ctx, &infrav1.NvidiaGpuLlm{}, reconcile.IndexLLMName, func(o client.Object) []string {
+		resource := o.(*infrav1.NvidiaGpuLlm)
+		return []string{reconcile.LLMName(nvidiagpullm.Namespace(resource), resource.Spec.LLMName)}
 	})
 	if err != nil {
 		return err
@@ -90,9 +100,13 @@ func onlyName(in any) (any, error) {
 	return in, nil
 }
 
-// slimPod keeps what a diagnosis reads.
+// slimPod keeps what a diagnosis reads, and of a pod that we apply ourselves also
+// what the apply engine asks for.
 func slimPod(in any) (any, error) {
 	if pod, ok := in.(*corev1.Pod); ok {
+		if pod.Labels[object.LabelName] == nvidiagpullm.LabelNameValue {
+			return keepOwnFields(in)
+		}
 		pod.ManagedFields = nil
 		pod.Annotations = nil
 		for i := range pod.Spec.Containers {

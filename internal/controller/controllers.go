@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,11 +13,13 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
 	"github.com/slipway-dev/slipway/internal/controller/llmmodel"
+	"github.com/slipway-dev/slipway/internal/controller/nvidiagpullm"
 	"github.com/slipway-dev/slipway/internal/controller/simulatordeployment"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 )
@@ -37,6 +40,7 @@ var list = []struct {
 	{"simulatordeployment", func(mgr ctrl.Manager, s shared) error {
 		return simulatordeployment.Setup(mgr, s.engine, s.evidence)
 	}},
+	{"nvidiagpullm", func(mgr ctrl.Manager, s shared) error { return nvidiagpullm.Setup(mgr, s.engine, s.evidence) }},
 }
 
 // Names are the names of all controllers.
@@ -50,13 +54,12 @@ func Names() []string {
 
 // AddToScheme makes every kind that a controller reads or writes known.
 func AddToScheme(scheme *runtime.Scheme) error {
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := llmv1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	return simv1alpha1.AddToScheme(scheme)
+	return errors.Join(
+		clientgoscheme.AddToScheme(scheme),
+		llmv1alpha1.AddToScheme(scheme),
+		simv1alpha1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme),
+	)
 }
 
 // Setup adds controllers to a manager: those named, or all if none is.

@@ -20,9 +20,14 @@ import (
 const (
 	// IndexEventObject finds the events of an object, by its UID.
 	IndexEventObject = "involvedObject.uid"
+	// IndexLLMName finds the NvidiaGpuLlms of a pod, by LLMName.
+	IndexLLMName = "llmName"
 	// IndexModelRef finds the LLMDeployments of an LLMModel, by its name.
 	IndexModelRef = "spec.modelRef"
 )
+
+// LLMName is the key of IndexLLMName.
+func LLMName(namespace, llmName string) string { return namespace + "/" + llmName }
 
 // maxClasses bounds the list of StorageClasses; a cluster has a handful.
 const maxClasses = 200
@@ -72,6 +77,32 @@ func (e *Evidence) Gather(ctx context.Context, workload *unstructured.Unstructur
 	return facts, e.classes(ctx, &facts)
 }
 
+// OfPod reads the facts about a pod that no workload controls. selector finds it
+// and its claims.
+func (e *Evidence) OfPod(ctx context.Context, pod *corev1.Pod, selector map[string]string) (diagnosis.Facts, error) {
+	workload := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	workload.SetNamespace(pod.Namespace)
+	workload.SetName(pod.Name)
+	return e.Gather(ctx, workload, selector)
+}
+
+// Nodes reads the nodes, with what is free on them where free is true and the
+// cluster isn't too large to know.
+func (e *Evidence) Nodes(ctx context.Context, free bool) ([]diagnosis.Node, error) {
+	var nodes corev1.NodeList
+	if err := e.Cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var occupied []corev1.Pod
+	if free {
+		var err error
+		if occupied, err = e.occupancy(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return diagnosis.NodesOf(nodes.Items, occupied), nil
+}
+
 func (e *Evidence) events(ctx context.Context, facts *diagnosis.Facts, namespace string) error {
 	var about []types.UID
 	for i := range facts.Pods {
@@ -93,19 +124,10 @@ func (e *Evidence) events(ctx context.Context, facts *diagnosis.Facts, namespace
 
 // nodes come with what is free on them only when a pod has found no place.
 func (e *Evidence) nodes(ctx context.Context, facts *diagnosis.Facts) error {
-	var nodes corev1.NodeList
-	if err := e.Cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return err
-	}
-	var occupied []corev1.Pod
-	if slices.ContainsFunc(facts.Pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "" }) {
-		var err error
-		if occupied, err = e.occupancy(ctx); err != nil {
-			return err
-		}
-	}
-	facts.Nodes = diagnosis.NodesOf(nodes.Items, occupied)
-	return nil
+	homeless := slices.ContainsFunc(facts.Pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+	var err error
+	facts.Nodes, err = e.Nodes(ctx, homeless)
+	return err
 }
 
 // occupancy is the pods that hold resources of nodes, nil when there are too

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
@@ -41,6 +42,7 @@ func kinds() []kind {
 		{gvk: modelKind, empty: func() any { return &llmv1alpha1.LLMModel{} }, users: deploymentsOf},
 		{gvk: deploymentKind, empty: func() any { return &llmv1alpha1.LLMDeployment{} }, render: renderDeployment},
 		{gvk: simulatorKind, empty: func() any { return &simv1alpha1.SimulatorDeployment{} }, render: renderSimulator},
+		{gvk: nvidiaKind, empty: func() any { return &infrav1.NvidiaGpuLlm{} }, render: renderNvidia},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-dev/slipway/internal/diagnosis"
 	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
 )
 
 // kind is what a status knows of one of Slipway's kinds beyond its inventory and
@@ -31,7 +32,10 @@ func kinds() []kind {
 		{gvk: schema.GroupVersionKind{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"}},
 		{gvk: schema.GroupVersionKind{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"}},
 		{gvk: schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"}},
-		{gvk: schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"}},
+		{
+			gvk:    schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"},
+			levers: func(*unstructured.Unstructured) diagnosis.Levers { return nvidiagpullm.Levers() },
+		},
 		{gvk: schema.GroupVersionKind{Group: "sim.llm-d.io", Version: "v1alpha1", Kind: "SimulatorDeployment"}},
 		{gvk: schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMModel"}},
 		{

@@ -1,0 +1,241 @@
+package nvidiagpullm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
+	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/ollama"
+	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
+)
+
+// Ollama is what is asked of a server.
+type Ollama interface {
+	Tags(ctx context.Context) ([]ollama.Model, error)
+	Loaded(ctx context.Context) ([]ollama.Running, error)
+	Pull(ctx context.Context, model string, insecure bool, progress func(ollama.Progress)) error
+	Load(ctx context.Context, model string, keepAlive time.Duration) error
+	Unload(ctx context.Context, model string) error
+	Generate(ctx context.Context, model, prompt string, limits ollama.Limits) (ollama.Answer, error)
+	Copy(ctx context.Context, source, destination string) error
+	Delete(ctx context.Context, model string) error
+}
+
+// Bounds of steps.
+const (
+	pullTimeout  = 24 * time.Hour
+	loadTimeout  = 30 * time.Minute
+	shortTimeout = 30 * time.Second
+	// firstPause and longestPause are between tries of a step that failed for a
+	// reason that may pass; each is twice the one before.
+	firstPause   = time.Second
+	longestPause = 2 * time.Minute
+	// keepLoaded is how long a model of a pod that goes on stays in memory.
+	keepLoaded = -1
+	// keepShortly is for a pod that ends soon.
+	keepShortly = 5 * time.Minute
+)
+
+// collect takes over what a step came to. What it found out is written down in
+// this pass, and the step is dropped after that; a failure is noted at once.
+func (r *Reconciler) collect(f *facts) {
+	key := client.ObjectKeyFromObject(f.resource)
+	ended := r.jobs.ended(key)
+	switch {
+	case ended == nil:
+		return
+	case ended.err != nil:
+		r.failures.note(key, f.resource.Generation, r.Now(), explain(f.resource, ended))
+		r.jobs.drop(key, ended)
+		return
+	case ended.step.kind == stepFinish:
+		f.finished = true
+	case ended.answer != nil && ended.run == nvidiagpullm.Run(f.resource) && ended.index == len(f.answers):
+		f.answers = append(f.answers, *ended.answer)
+		r.heard.remember(key, ended.run, f.answers)
+	}
+	r.failures.forget(key)
+	f.ended = ended
+}
+
+// drive starts the next step. Its error says what is waited for, or that nothing
+// goes on before someone acts.
+func (r *Reconciler) drive(f *facts) error {
+	key := client.ObjectKeyFromObject(f.resource)
+	if err := f.stopped(); err != nil {
+		return err
+	}
+	if failed := r.failures.of(key, f.resource.Generation); failed != nil {
+		if condition.IsStop(failed.err) || f.now.Before(failed.until) {
+			f.retryAt = failed.until
+			return failed.err
+		}
+	}
+	if f.pod == nil || f.completed() || f.finished || f.ended != nil {
+		return nil
+	}
+	f.job = r.jobs.look(key)
+	if f.job != nil && f.job.pod != f.pod.UID {
+		r.jobs.stop(key) // its server is gone
+		f.job = nil
+	}
+	if f.job != nil && f.job.step.kind == stepPull && f.job.step.model != normal(nvidiagpullm.Model(f.resource)) {
+		r.jobs.stop(key) // another model is wanted by now
+		f.job = nil
+	}
+	if f.job == nil {
+		if what := next(f.resource, f.server, len(f.answers), f.resource.Status.ModelLoaded); what.kind != stepNone {
+			r.jobs.start(key, &job{
+				step: what, pod: f.pod.UID, run: nvidiagpullm.Run(f.resource), index: len(f.answers),
+			}, r.run(f, what))
+			f.job = r.jobs.look(key)
+		}
+	}
+	return nil
+}
+
+// run is the function that carries a step out.
+func (r *Reconciler) run(f *facts, what step) func(context.Context, func(int)) (*nvidiagpullm.Answer, error) {
+	server, resource := r.Dial(f.pod), f.resource
+	return func(ctx context.Context, progress func(int)) (*nvidiagpullm.Answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, limitOf(resource, what))
+		defer cancel()
+		switch what.kind {
+		case stepPull:
+			return nil, server.Pull(ctx, what.model, resource.Spec.InsecureRegistry, func(p ollama.Progress) { progress(p.Percent()) })
+		case stepMark:
+			return nil, server.Copy(ctx, what.model, nvidiagpullm.RunningAlias)
+		case stepLoad:
+			return nil, server.Load(ctx, what.model, keep(resource))
+		case stepUnload:
+			return nil, server.Unload(ctx, what.model)
+		case stepFinish:
+			return nil, server.Delete(ctx, nvidiagpullm.RunningAlias)
+		case stepPrompt:
+			return prompted(ctx, server, resource, what)
+		}
+		return nil, nil
+	}
+}
+
+func keep(resource *infrav1.NvidiaGpuLlm) time.Duration {
+	if nvidiagpullm.KeepsAlive(resource) {
+		return keepLoaded
+	}
+	return keepShortly
+}
+
+func limitOf(resource *infrav1.NvidiaGpuLlm, what step) time.Duration {
+	switch what.kind {
+	case stepPull:
+		return pullTimeout
+	case stepLoad:
+		return loadTimeout
+	case stepPrompt:
+		return time.Duration(max(resource.Spec.PromptTimeoutSeconds, 1)) * time.Second
+	default:
+		return shortTimeout
+	}
+}
+
+// prompted asks a prompt. An answer that takes too long is kept as far as it
+// came, with a note: the next prompt has its turn.
+func prompted(ctx context.Context, server Ollama, resource *infrav1.NvidiaGpuLlm, what step) (*nvidiagpullm.Answer, error) {
+	answer, err := server.Generate(ctx, what.model, what.prompt, ollama.Limits{Bytes: nvidiagpullm.MaxAnswer})
+	kept := &nvidiagpullm.Answer{Text: answer.Text}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		kept.Incomplete = fmt.Sprintf("cut after %d seconds (spec.promptTimeoutSeconds)", resource.Spec.PromptTimeoutSeconds)
+	case err != nil:
+		return nil, err
+	case answer.Truncated:
+		kept.Incomplete = fmt.Sprintf("cut after %d bytes", nvidiagpullm.MaxAnswer)
+	}
+	return kept, nil
+}
+
+// explain turns what a server said into what happens next.
+func explain(resource *infrav1.NvidiaGpuLlm, ended *job) error {
+	model := ended.step.model
+	switch err := ended.err; {
+	case errors.Is(err, ollama.ErrModelNotFound):
+		return condition.Stop(reasonModelNotFound, "model %s doesn't exist in its registry; correct spec.model", model)
+	case errors.Is(err, ollama.ErrNoSpace):
+		return condition.Stop(reasonNoSpace, "there is no room for model %s; %s", model, moreRoom(resource))
+	case errors.Is(err, ollama.ErrUnreachable):
+		return condition.Wait(reasonServerGone, "the server in pod %s stopped answering; it is asked again", resource.Spec.LLMName)
+	case ended.step.kind == stepPull:
+		return condition.Wait(reasonPullFailed, "model %s can't be fetched: %w; it is tried again", model, err)
+	default:
+		return condition.Wait(reasonServerFailed, "the server in pod %s failed at %s of %s: %w; it is tried again",
+			resource.Spec.LLMName, ended.step.kind, model, err)
+	}
+}
+
+func moreRoom(resource *infrav1.NvidiaGpuLlm) string {
+	if resource.Spec.PersistentStorage {
+		return "raise spec.storageSize, or remove models that aren't needed"
+	}
+	return "set spec.persistentStorage and spec.storageSize, or free disk space on the node"
+}
+
+// stopped is a fault that was found for this very spec before the operator was
+// started: it isn't tried again until the spec changes.
+func (f *facts) stopped() error {
+	stalled := condition.Find(f.resource.Status.Conditions, condition.Stalled)
+	if stalled == nil || stalled.ObservedGeneration != f.resource.Generation || !isFinal(stalled.Reason) {
+		return nil
+	}
+	return condition.Stop(stalled.Reason, "%s", stalled.Message)
+}
+
+// failures remember which resource's step failed, and when it is tried again.
+type failures struct {
+	mu    sync.Mutex
+	known map[types.NamespacedName]*failure
+}
+
+type failure struct {
+	generation int64
+	count      int
+	until      time.Time
+	err        error
+}
+
+// of gives a resource's failure with its present spec.
+func (f *failures) of(key types.NamespacedName, generation int64) *failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if found := f.known[key]; found != nil && found.generation == generation {
+		return found
+	}
+	return nil
+}
+
+func (f *failures) note(key types.NamespacedName, generation int64, now time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known == nil {
+		f.known = map[types.NamespacedName]*failure{}
+	}
+	made := &failure{generation: generation, err: err}
+	if before := f.known[key]; before != nil && before.generation == generation {
+		made.count = before.count + 1
+	}
+	pause := min(firstPause<<min(made.count, 10), longestPause)
+	made.until = now.Add(pause)
+	f.known[key] = made
+}
+
+func (f *failures) forget(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.known, key)
+}
