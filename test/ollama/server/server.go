@@ -120,7 +120,7 @@ func Start(t *testing.T, opts Options) *Server {
 	}
 	address := freeAddress(t)
 	s.URL = "http://" + address
-	s.process = command(program, s.Models, opts.Space)
+	s.process = command(t.Context(), program, s.Models, opts.Space)
 	s.process.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"OLLAMA_HOST=" + address, "OLLAMA_MODELS=" + s.Models,
@@ -155,13 +155,12 @@ func Start(t *testing.T, opts Options) *Server {
 // signals: one that comes in between ends it like any program.
 func (s *Server) greet(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startDeadline)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	client := http.Client{Timeout: startDeadline}
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatalf("the Ollama server doesn't answer: %v\n%s", err, s.log)
 	}
@@ -172,12 +171,12 @@ func (s *Server) greet(t *testing.T) {
 
 // command is the server's, in a mount namespace of its own if its space is
 // bounded. Its processes end with it, and with the test.
-func command(program, models string, space int64) *exec.Cmd {
+func command(ctx context.Context, program, models string, space int64) *exec.Cmd {
 	attributes := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd := exec.Command(program, "serve")
+	cmd := exec.CommandContext(ctx, program, "serve")
 	if space > 0 {
 		mount := `mount -t tmpfs -o size="$1" models "$2" && exec "$3" serve`
-		cmd = exec.Command("/bin/sh", "-c", mount, "sh", fmt.Sprint(space), models, program)
+		cmd = exec.CommandContext(ctx, "/bin/sh", "-c", mount, "sh", fmt.Sprint(space), models, program)
 		attributes.Unshareflags = syscall.CLONE_NEWNS
 	}
 	cmd.SysProcAttr = attributes
