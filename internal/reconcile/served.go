@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-dev/slipway/internal/object"
 )
 
 // definitionKind is the kind that says which custom kinds a cluster serves.
@@ -23,22 +25,12 @@ func Definition() *metav1.PartialObjectMetadata {
 	return made
 }
 
-// OptionalKind is a kind that a cluster may or may not serve.
-type OptionalKind struct {
-	Group, Resource, Kind string
-	// Versions that can be written, the preferred one first.
-	Versions []string
-}
-
-// definition is the name of the kind's definition.
-func (k OptionalKind) definition() string { return k.Resource + "." + k.Group }
-
 // Served knows which of a few optional kinds a cluster serves. It reads their
 // definitions once, and again only after Changed. It is safe for concurrent use.
 type Served struct {
 	// Server reads from the API server itself.
 	Server client.Reader
-	Kinds  []OptionalKind
+	Kinds  []object.OptionalKind
 
 	mu    sync.Mutex
 	known map[string]string // definition -> version; absent: not known
@@ -46,7 +38,7 @@ type Served struct {
 
 // Concerns tells whether a definition is one of the optional kinds'.
 func (s *Served) Concerns(definition string) bool {
-	return slices.ContainsFunc(s.Kinds, func(k OptionalKind) bool { return k.definition() == definition })
+	return slices.ContainsFunc(s.Kinds, func(k object.OptionalKind) bool { return k.Definition() == definition })
 }
 
 // Changed forgets what was known of a definition.
@@ -63,7 +55,7 @@ func (s *Served) Versions(ctx context.Context) ([]string, error) {
 	defer s.mu.Unlock()
 	versions := make([]string, len(s.Kinds))
 	for i, kind := range s.Kinds {
-		version, known := s.known[kind.definition()]
+		version, known := s.known[kind.Definition()]
 		if !known {
 			var err error
 			if version, err = s.read(ctx, kind); err != nil {
@@ -72,7 +64,7 @@ func (s *Served) Versions(ctx context.Context) ([]string, error) {
 			if s.known == nil {
 				s.known = map[string]string{}
 			}
-			s.known[kind.definition()] = version
+			s.known[kind.Definition()] = version
 		}
 		versions[i] = version
 	}
@@ -81,26 +73,26 @@ func (s *Served) Versions(ctx context.Context) ([]string, error) {
 
 // read asks for one definition. It counts only when it is established: before
 // that the API server doesn't serve the kind, and a later change tells of it.
-func (s *Served) read(ctx context.Context, kind OptionalKind) (string, error) {
+func (s *Served) read(ctx context.Context, kind object.OptionalKind) (string, error) {
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(definitionKind)
-	err := s.Server.Get(ctx, client.ObjectKey{Name: kind.definition()}, definition)
+	err := s.Server.Get(ctx, client.ObjectKey{Name: kind.Definition()}, definition)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return kind.version(definition), nil
+	return versionOf(kind, definition), nil
 }
 
-// version is the one to write of those that a definition offers, or nothing.
-func (k OptionalKind) version(definition *unstructured.Unstructured) string {
+// versionOf is the version to write of those that a definition offers, or nothing.
+func versionOf(kind object.OptionalKind, definition *unstructured.Unstructured) string {
 	if definition.GetDeletionTimestamp() != nil || !established(definition) {
 		return ""
 	}
 	offered, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, wanted := range k.Versions {
+	for _, wanted := range kind.Versions {
 		for _, each := range offered {
 			if v, is := each.(map[string]any); is && v["name"] == wanted && v["served"] == true {
 				return wanted

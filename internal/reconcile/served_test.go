@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/slipway-dev/slipway/internal/object"
 )
 
 // definition offers versions, each served unless it begins with a hyphen.
@@ -25,7 +27,7 @@ func definition(established string, versions ...string) *unstructured.Unstructur
 	}}
 }
 
-var rules = OptionalKind{Group: "networking.istio.io", Resource: "destinationrules", Kind: "DestinationRule", Versions: []string{"v1", "v1beta1"}}
+var rules = object.OptionalKind{Group: "networking.istio.io", Resource: "destinationrules", Kind: "DestinationRule", Versions: []string{"v1", "v1beta1"}}
 
 func TestServedVersion(t *testing.T) {
 	deleted := definition("True", "v1")
@@ -45,7 +47,7 @@ func TestServedVersion(t *testing.T) {
 		"on its way out":                 {deleted, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := rules.version(test.definition); got != test.want {
+			if got := versionOf(rules, test.definition); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -53,7 +55,7 @@ func TestServedVersion(t *testing.T) {
 }
 
 func TestServedConcerns(t *testing.T) {
-	served := &Served{Kinds: []OptionalKind{rules}}
+	served := &Served{Kinds: []object.OptionalKind{rules}}
 	if !served.Concerns("destinationrules.networking.istio.io") || served.Concerns("others.networking.istio.io") {
 		t.Error("it minds the wrong definitions")
 	}

@@ -29,32 +29,15 @@ func renderSimulator(ctx context.Context, in *world, one *resource) ([]*unstruct
 }
 
 func (p *Planner) servedForSimulators() (simulatordeployment.Served, error) {
-	var versions [6]string
-	for i, each := range []struct {
-		group, kind string
-		versions    []string // that can be written, the preferred one first
-	}{
-		{simulatordeployment.GroupInference, "InferencePool", []string{"v1"}},
-		{simulatordeployment.GroupInferenceX, "InferencePool", []string{"v1alpha2"}},
-		{simulatordeployment.GroupInferenceX, "InferenceObjective", []string{"v1alpha2"}},
-		{simulatordeployment.GroupIstio, "DestinationRule", []string{"v1", "v1beta1"}},
-		{simulatordeployment.GroupGatewayAPI, "Gateway", []string{"v1"}},
-		{simulatordeployment.GroupGatewayAPI, "HTTPRoute", []string{"v1"}},
-	} {
-		version, err := p.served(schema.GroupKind{Group: each.group, Kind: each.kind}, each.versions)
+	var versions []string
+	for _, kind := range simulatordeployment.Optional() {
+		version, err := p.served(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, kind.Versions)
 		if err != nil {
 			return simulatordeployment.Served{}, err
 		}
-		versions[i] = version
+		versions = append(versions, version)
 	}
-	served := simulatordeployment.Served{Pool: versions[0], Objectives: versions[2] != "", DestinationRule: versions[3]}
-	if served.Pool == "" {
-		served.Pool = versions[1]
-	}
-	if versions[4] == versions[5] {
-		served.Gateway = versions[4]
-	}
-	return served, nil
+	return simulatordeployment.ServedOf(versions), nil
 }
 
 // served is the first of the versions of a kind that the cluster serves; empty

@@ -43,7 +43,7 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 	if err := r.watch.follow(ctx, versions); err != nil {
 		return nil, err
 	}
-	return &facts{deployment: r.memory.Latest(deployment), served: servedOf(versions)}, nil
+	return &facts{deployment: r.memory.Latest(deployment), served: simulatordeployment.ServedOf(versions)}, nil
 }
 
 // neighbours are the other resources of the namespace, each as it was written

@@ -105,12 +105,12 @@ func TestServedOf(t *testing.T) {
 		{[]string{none, none, none, none, none, "v1"}, simulatordeployment.Served{}},
 	} {
 		t.Run(fmt.Sprint(test.versions), func(t *testing.T) {
-			if diff := cmp.Diff(test.want, servedOf(test.versions)); diff != "" {
+			if diff := cmp.Diff(test.want, simulatordeployment.ServedOf(test.versions)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if len(optional()) != 6 {
-		t.Errorf("servedOf reads 6 kinds of %d", len(optional()))
+	if len(simulatordeployment.Optional()) != 6 {
+		t.Errorf("servedOf reads 6 kinds of %d", len(simulatordeployment.Optional()))
 	}
 }

@@ -26,6 +26,7 @@ import (
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/render/simulatordeployment"
 )
@@ -44,32 +45,6 @@ func Owned() []client.Object {
 	}
 }
 
-// optional are the kinds that a stack uses where they are served, in the order in
-// which servedOf reads them.
-func optional() []reconcile.OptionalKind {
-	return []reconcile.OptionalKind{
-		{Group: simulatordeployment.GroupInference, Resource: "inferencepools", Kind: "InferencePool", Versions: []string{"v1"}},
-		{Group: simulatordeployment.GroupInferenceX, Resource: "inferencepools", Kind: "InferencePool", Versions: []string{"v1alpha2"}},
-		{Group: simulatordeployment.GroupInferenceX, Resource: "inferenceobjectives", Kind: "InferenceObjective", Versions: []string{"v1alpha2"}},
-		{Group: simulatordeployment.GroupIstio, Resource: "destinationrules", Kind: "DestinationRule", Versions: []string{"v1", "v1beta1"}},
-		{Group: simulatordeployment.GroupGatewayAPI, Resource: "gateways", Kind: "Gateway", Versions: []string{"v1"}},
-		{Group: simulatordeployment.GroupGatewayAPI, Resource: "httproutes", Kind: "HTTPRoute", Versions: []string{"v1"}},
-	}
-}
-
-// servedOf reads the versions of the optional kinds. The Gateway API counts only
-// as a whole.
-func servedOf(versions []string) simulatordeployment.Served {
-	served := simulatordeployment.Served{Pool: versions[0], Objectives: versions[2] != "", DestinationRule: versions[3]}
-	if served.Pool == "" {
-		served.Pool = versions[1]
-	}
-	if versions[4] == versions[5] {
-		served.Gateway = versions[4]
-	}
-	return served
-}
-
 // Setup adds the controller to a manager.
 func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence) error {
 	r := &Reconciler{
@@ -79,7 +54,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 		Engine:   engine,
 		Events:   mgr.GetEventRecorder("slipway"),
 		Now:      time.Now,
-		served:   &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: optional()},
+		served:   &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: simulatordeployment.Optional()},
 		unsure:   map[string]bool{},
 	}
 	enqueue := handler.EnqueueRequestsFromMapFunc
@@ -97,7 +72,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 	if err != nil {
 		return err
 	}
-	r.watch = &optionalWatches{manager: mgr, controller: made, waiting: r.waiting, kinds: optional()}
+	r.watch = &optionalWatches{manager: mgr, controller: made, waiting: r.waiting, kinds: simulatordeployment.Optional()}
 	return nil
 }
 
@@ -163,7 +138,7 @@ type optionalWatches struct {
 	manager    ctrl.Manager
 	controller controller.Controller
 	waiting    handler.MapFunc
-	kinds      []reconcile.OptionalKind
+	kinds      []object.OptionalKind
 
 	mu       sync.Mutex
 	versions []string // that are watched
@@ -209,7 +184,7 @@ func (w *optionalWatches) start(kind client.Object) error {
 		handler.EnqueueRequestsFromMapFunc(w.waiting), deletions()))
 }
 
-func blank(kind reconcile.OptionalKind, version string) client.Object {
+func blank(kind object.OptionalKind, version string) client.Object {
 	made := &unstructured.Unstructured{}
 	made.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind})
 	return made

@@ -33,21 +33,6 @@ type Input struct {
 	Served     Served
 }
 
-// Served are the optional APIs of a cluster that a stack uses where they are
-// there, each as the version to write; empty where the cluster doesn't serve it.
-type Served struct {
-	// Pool is the version of InferencePool: "v1" of inference.networking.k8s.io, or
-	// "v1alpha2" of inference.networking.x-k8s.io.
-	Pool string
-	// Objectives tells whether InferenceObjective is served; the picker ends at its
-	// start without it, if it is to follow a pool.
-	Objectives bool
-	// DestinationRule is the version of networking.istio.io.
-	DestinationRule string
-	// Gateway is the version of gateway.networking.k8s.io.
-	Gateway string
-}
-
 // Objects returns all objects wanted for a deployment.
 func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	s := stackOf(in)

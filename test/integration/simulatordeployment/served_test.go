@@ -9,6 +9,8 @@ import (
 	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/test/bed"
 	"github.com/slipway-dev/slipway/test/definitions"
+
+	"github.com/slipway-dev/slipway/internal/object"
 )
 
 // TestDefinitionsAreReadOnce: what is known isn't read again until it changed.
@@ -18,7 +20,7 @@ func TestDefinitionsAreReadOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := &reconcile.Served{Server: reader, Kinds: []reconcile.OptionalKind{
+	served := &reconcile.Served{Server: reader, Kinds: []object.OptionalKind{
 		{Group: "networking.istio.io", Resource: "destinationrules", Kind: "DestinationRule", Versions: []string{"v1"}},
 		{Group: "gateway.networking.k8s.io", Resource: "gateways", Kind: "Gateway", Versions: []string{"v1"}},
 	}}
