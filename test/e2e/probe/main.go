@@ -1,5 +1,6 @@
 // Command probe is what the end-to-end tests run in pods: it serves its host's
-// name, fetches a URL, and writes and reads a file. It does nothing else.
+// name, fetches a URL, posts to one once or at a rate, and writes and reads a
+// file. It does nothing else.
 package main
 
 import (
@@ -29,6 +30,10 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1])
 	case len(args) == 3 && args[0] == "get":
 		return getTimes(ctx, args[1], args[2])
+	case len(args) == 3 && args[0] == "post":
+		return post(ctx, args[1], args[2])
+	case len(args) == 4 && args[0] == "load":
+		return load(ctx, args[1], args[2], args[3])
 	case len(args) == 1 && args[0] == "eat":
 		return eat()
 	case len(args) == 3 && args[0] == "write":
@@ -38,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Print(string(data))
 		return err
 	default:
-		return fmt.Errorf("usage: probe eat | serve ADDRESS | get URL TIMES | write FILE TEXT | read FILE")
+		return fmt.Errorf("usage: probe eat | serve ADDRESS | get URL TIMES | post URL BODY | load ADDRESS URL RATE | write FILE TEXT | read FILE")
 	}
 }
 
@@ -48,9 +53,13 @@ func serve(ctx context.Context, address string) error {
 		return err
 	}
 	fmt.Println("serving as", host)
-	server := &http.Server{Addr: address, ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return listen(ctx, address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, host)
-	})}
+	}))
+}
+
+func listen(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, ReadHeaderTimeout: 5 * time.Second, Handler: handler}
 	go func() {
 		<-ctx.Done()
 		server.Close()
