@@ -1,0 +1,192 @@
+package story
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-dev/slipway/test/bed"
+)
+
+// mostWrites bounds the search for the last write of a step.
+const mostWrites = 60
+
+// Story is what a user does with a resource, from its creation to its deletion.
+type Story struct {
+	// Controllers that run; all if none is named.
+	Controllers []string
+	// Kinds of the world beside those that Kubernetes brings.
+	Kinds []schema.GroupVersionKind
+	// Resource is the one that the story is about, as it is created.
+	Resource func(namespace string) client.Object
+	Steps    []Step
+}
+
+// Step is one thing that a user does.
+type Step struct {
+	Name string
+	Do   func(*Place)
+	// Missing tells why the step isn't through in a world.
+	Missing func(*Place, bed.World) string
+	// Writes is how many writes the operator makes in the step at least.
+	Writes int
+}
+
+func (s Story) picture(p *Place) bed.World {
+	p.Helper()
+	owner := s.Resource(p.Namespace)
+	p.Must(client.IgnoreNotFound(p.User.Get(p.Context(), client.ObjectKeyFromObject(owner), owner)))
+	return bed.Picture(p.T, p.User, p.Namespace, owner, s.Kinds...)
+}
+
+// Worlds lives the story without a fault, and gives the world after each step.
+func (s Story) Worlds(t *testing.T, api *rest.Config) []bed.World {
+	t.Helper()
+	p := NewPlace(t, api, s.Controllers...)
+	worlds := make([]bed.World, len(s.Steps))
+	for i, step := range s.Steps {
+		step.Do(p)
+		p.Await(func() string { return step.Missing(p, s.picture(p)) })
+		worlds[i] = s.picture(p) // the one before may be older than what was told
+	}
+	p.stop()
+	return worlds
+}
+
+// Single breaks each of the first steps at each of the operator's writes, one at a
+// time and in a place of its own: the world must end as it does without the fault.
+// How many writes there are depends on how fast pods get ready, so the search ends
+// with the first run in which the fault has no write left.
+func (s Story) Single(t *testing.T, api *rest.Config, worlds []bed.World, steps int, faults ...bed.Fault) {
+	for at, step := range s.Steps[:steps] {
+		for _, fault := range faults {
+			t.Run(step.Name+"/"+fault.String(), func(t *testing.T) {
+				t.Parallel()
+				n, hit := 1, true
+				for ; hit && n <= mostWrites; n++ {
+					t.Run(fmt.Sprint(n), func(t *testing.T) { hit = s.breakOne(t, api, worlds, at, n, fault) })
+				}
+				if n-2 < step.Writes || n > mostWrites {
+					t.Errorf("%d writes were broken; this test no longer sees them", n-2)
+				}
+			})
+		}
+	}
+}
+
+// breakOne lives the story up to a step and breaks it there. After a death it
+// also ends the story: what the death left unrecorded would stay. It reports
+// whether there was a write to break.
+func (s Story) breakOne(t *testing.T, api *rest.Config, worlds []bed.World, at, n int, fault bed.Fault) bool {
+	p := NewPlace(t, api, s.Controllers...)
+	s.liveUpTo(p, at, worlds)
+	happened := p.BreakAt(n, fault)
+	s.Steps[at].Do(p)
+	hit := true
+	if fault.Lethal() {
+		hit = p.AwaitDeath(happened, func() bool { return cmp.Equal(worlds[at], s.picture(p)) })
+		p.Restart()
+	}
+	s.await(p, worlds[at])
+	if !fault.Lethal() {
+		hit = isSo(happened)
+	}
+	p.Mend()
+	if last := len(s.Steps) - 1; at != last && fault.Lethal() {
+		s.Steps[last].Do(p)
+		s.await(p, worlds[last])
+	}
+	return hit
+}
+
+// EveryOther breaks every other write of a whole story, the odd ones in one place
+// and the even ones in another.
+func (s Story) EveryOther(t *testing.T, api *rest.Config, worlds []bed.World, faults ...bed.Fault) {
+	for _, fault := range faults {
+		for name, first := range map[string]bool{"odd": true, "even": false} {
+			t.Run("every other/"+fault.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				p := NewPlace(t, api, s.Controllers...)
+				p.BreakEvery(first, fault)
+				s.liveUpTo(p, len(s.Steps), worlds)
+			})
+		}
+	}
+}
+
+// AgainAndAgain kills the operator in each step again and again: the first one
+// after its first write, the next one after its second, and so on.
+func (s Story) AgainAndAgain(t *testing.T, api *rest.Config, worlds []bed.World, fault bed.Fault) {
+	t.Run("again and again/"+fault.String(), func(t *testing.T) {
+		t.Parallel()
+		p := NewPlace(t, api, s.Controllers...)
+		for at, step := range s.Steps {
+			ended := func() bool { return cmp.Equal(worlds[at], s.picture(p)) }
+			happened := p.BreakAt(1, fault)
+			step.Do(p)
+			n := 1
+			for ; n <= mostWrites && p.AwaitDeath(happened, ended); n++ {
+				p.stop()
+				happened = p.BreakAt(n+1, fault)
+				p.start()
+			}
+			p.Mend()
+			s.await(p, worlds[at])
+			if n <= step.Writes {
+				t.Errorf("%s: %d deaths; this test no longer sees the writes", step.Name, n-1)
+			}
+		}
+	})
+}
+
+// Abandoned deletes the resource while the operator is dead, after each write of
+// the first step: nothing may stay.
+func (s Story) Abandoned(t *testing.T, api *rest.Config) {
+	t.Run("abandoned", func(t *testing.T) {
+		t.Parallel()
+		for n := 1; n <= s.Steps[0].Writes; n++ {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				p := NewPlace(t, api, s.Controllers...)
+				happened := p.BreakAt(n, bed.DieAfter)
+				s.Steps[0].Do(p)
+				p.Await(func() string {
+					if isSo(happened) {
+						return ""
+					}
+					return "the operator is alive"
+				})
+				p.stop()
+				p.Must(p.User.Delete(p.Context(), s.Resource(p.Namespace)))
+				p.Restart()
+				s.await(p, bed.World{})
+			})
+		}
+	})
+}
+
+func (s Story) liveUpTo(p *Place, at int, worlds []bed.World) {
+	p.Helper()
+	for i := range at {
+		s.Steps[i].Do(p)
+		s.await(p, worlds[i])
+	}
+}
+
+func (s Story) await(p *Place, want bed.World) {
+	p.Helper()
+	p.Await(func() string { return differs(want, s.picture(p)) })
+}
+
+// Left tells what is left of a world; it is what a deletion misses.
+func Left(_ *Place, world bed.World) string {
+	if len(world) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("left: %v", slices.Sorted(maps.Keys(world)))
+}
