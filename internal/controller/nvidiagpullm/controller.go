@@ -46,7 +46,9 @@ type Reconciler struct {
 	jobs     jobs
 	heard    heard
 	failures failures
-	memory   reconcile.Memory[*infrav1.NvidiaGpuLlm]
+	// damaged are those whose server can't read its store any more.
+	damaged marks
+	memory  reconcile.Memory[*infrav1.NvidiaGpuLlm]
 }
 
 // +kubebuilder:rbac:groups=infra.example.com,resources=nvidiagpullms,verbs=get;list;watch;patch
@@ -113,6 +115,7 @@ func (r *Reconciler) install(ctx context.Context, facts *facts, record *record) 
 	wanted, err := nvidiagpullm.Objects(nvidiagpullm.Input{
 		Resource: record.Object, Answers: facts.answers,
 		WithoutPod: facts.pod == nil && (lacking != nil || facts.completed()),
+		Prunes:     r.prunes(facts),
 	})
 	if err != nil {
 		return apply.Result{}, err

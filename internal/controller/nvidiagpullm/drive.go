@@ -51,6 +51,10 @@ func (r *Reconciler) collect(f *facts) {
 	switch {
 	case ended == nil:
 		return
+	case errors.Is(ended.err, ollama.ErrStorage) && f.pod != nil && !nvidiagpullm.IsPruning(f.pod):
+		r.damaged.set(key, true) // the pod is made again, and clears it up
+		r.jobs.drop(key, ended)
+		return
 	case ended.err != nil:
 		r.failures.note(key, f.resource.Generation, r.Now(), explain(f.resource, ended))
 		r.jobs.drop(key, ended)
@@ -63,6 +67,18 @@ func (r *Reconciler) collect(f *facts) {
 	}
 	r.failures.forget(key)
 	f.ended = ended
+}
+
+// prunes tells how the server of the pod is to start. That stays as it is for a
+// pod that is there, since a change would be another pod, unless its store has to
+// be cleared up.
+func (r *Reconciler) prunes(f *facts) bool {
+	key := client.ObjectKeyFromObject(f.resource)
+	if f.pod != nil && nvidiagpullm.IsPruning(f.pod) {
+		r.damaged.set(key, false)
+		return true
+	}
+	return r.damaged.is(key)
 }
 
 // drive starts the next step. Its error says what is waited for, or that nothing
@@ -169,6 +185,10 @@ func explain(resource *infrav1.NvidiaGpuLlm, ended *job) error {
 		return condition.Stop(reasonModelNotFound, "model %s doesn't exist in its registry; correct spec.model", model)
 	case errors.Is(err, ollama.ErrNoSpace):
 		return condition.Stop(reasonNoSpace, "there is no room for model %s; %s", model, moreRoom(resource))
+	case errors.Is(err, ollama.ErrNoMemory):
+		return condition.Stop(reasonNoMemory, "model %s doesn't fit into the pod's memory; raise spec.memory", model)
+	case errors.Is(err, ollama.ErrRefused):
+		return condition.Stop(reasonRefused, "model %s is refused: %w; correct spec.model, or use a registry that gives it to everybody", model, err)
 	case errors.Is(err, ollama.ErrUnreachable):
 		return condition.Wait(reasonServerGone, "the server in pod %s stopped answering; it is asked again", resource.Spec.LLMName)
 	case ended.step.kind == stepPull:
@@ -238,4 +258,29 @@ func (f *failures) forget(key types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.known, key)
+}
+
+// marks are resources of which something is remembered.
+type marks struct {
+	mu    sync.Mutex
+	known map[types.NamespacedName]bool
+}
+
+func (m *marks) set(key types.NamespacedName, marked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[types.NamespacedName]bool{}
+	}
+	if marked {
+		m.known[key] = true
+	} else {
+		delete(m.known, key)
+	}
+}
+
+func (m *marks) is(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known[key]
 }

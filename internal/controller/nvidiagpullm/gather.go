@@ -51,6 +51,7 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 			r.jobs.stop(key)
 			r.failures.forget(key)
 			r.heard.forget(key)
+			r.damaged.set(key, false)
 			r.memory.Forget(key)
 		}
 		return nil, client.IgnoreNotFound(err)

@@ -27,6 +27,8 @@ const (
 	reasonFinishing     = "Finishing"
 	reasonStarting      = "Starting"
 	reasonModelNotFound = "ModelNotFound"
+	reasonNoMemory      = "NoMemory"
+	reasonRefused       = "ModelRefused"
 	reasonNoSpace       = "NoSpace"
 	reasonServerGone    = "ServerUnreachable"
 	reasonServerFailed  = "ServerFailed"
@@ -35,7 +37,13 @@ const (
 )
 
 // isFinal tells the faults that only another spec mends.
-func isFinal(reason string) bool { return reason == reasonModelNotFound || reason == reasonNoSpace }
+func isFinal(reason string) bool {
+	switch reason {
+	case reasonModelNotFound, reasonNoSpace, reasonNoMemory, reasonRefused:
+		return true
+	}
+	return false
+}
 
 // report says what is: the phase, a sentence, what the pod and its server have,
 // and the conditions. It is a pure function.
@@ -245,7 +253,7 @@ func conditions(all *[]metav1.Condition, f *facts, now metav1.Time) {
 	if loaded {
 		reason, message = reasonServing, model+" is in memory"
 	}
-	set(infrav1.ConditionModelLoaded, installs && !f.completed(), loaded, reason, message)
+	set(infrav1.ConditionModelLoaded, installs && !f.completed() && !f.finished, loaded, reason, message)
 
 	answered, asked := len(f.answers), len(f.resource.Spec.Prompts)
 	reason = reasonPrompting

@@ -43,6 +43,9 @@ const (
 	// when it is taken away the kubelet ends the server, which exits with 0.
 	RunningAlias = "slipway-running:latest"
 
+	// envNoPrune keeps what is half fetched over a restart of the server.
+	envNoPrune = "OLLAMA_NOPRUNE"
+
 	home          = "/ollama"
 	modelsPath    = "/ollama/.ollama"
 	graceSeconds  = 30
@@ -65,6 +68,10 @@ type Input struct {
 	// WithoutPod leaves the pod out: it has done its work and somebody removed it,
 	// or the GPUs for it aren't there yet.
 	WithoutPod bool
+	// Prunes lets the server remove what earlier fetches left half done when it
+	// starts, and else it keeps that and goes on from there. It is for a store that
+	// a full disk has left unreadable.
+	Prunes bool
 }
 
 // Objects returns all objects wanted for an installation but its claim, or a
@@ -72,7 +79,7 @@ type Input struct {
 func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	var wanted []runtime.Object
 	if !in.WithoutPod {
-		pod, err := pod(in.Resource)
+		pod, err := pod(in)
 		if err != nil {
 			return nil, err
 		}
@@ -86,6 +93,18 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 		wanted = append(wanted, part.ConfigMap(meta(in.Resource, AnswersName(in.Resource)), answerFiles(in)))
 	}
 	return object.FromTyped(wanted...)
+}
+
+// IsPruning tells whether a pod's server prunes when it starts.
+func IsPruning(pod *corev1.Pod) bool {
+	for _, container := range pod.Spec.Containers {
+		for _, variable := range container.Env {
+			if variable.Name == envNoPrune {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Namespace is where the pod runs.
@@ -179,7 +198,8 @@ func Claim(r *infrav1.NvidiaGpuLlm) (*corev1.PersistentVolumeClaim, error) {
 	}, nil
 }
 
-func pod(r *infrav1.NvidiaGpuLlm) (*corev1.Pod, error) {
+func pod(in Input) (*corev1.Pod, error) {
+	r := in.Resource
 	resources, err := resources(r)
 	if err != nil {
 		return nil, err
@@ -201,13 +221,14 @@ func pod(r *infrav1.NvidiaGpuLlm) (*corev1.Pod, error) {
 			Tolerations:                   tolerations(r),
 			TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 			SecurityContext:               part.RestrictedPod(),
-			Containers:                    []corev1.Container{container(r, resources)},
+			Containers:                    []corev1.Container{container(in, resources)},
 			Volumes:                       volumes(r),
 		},
 	}, nil
 }
 
-func container(r *infrav1.NvidiaGpuLlm, resources corev1.ResourceRequirements) corev1.Container {
+func container(in Input, resources corev1.ResourceRequirements) corev1.Container {
+	r := in.Resource
 	probes := part.HTTPProbes(part.HTTP, "/", "/", startSeconds)
 	if !KeepsAlive(r) {
 		alive := part.HTTPProbes(part.HTTP, "/v1/models/"+RunningAlias, "/v1/models/"+RunningAlias, pullSeconds)
@@ -218,21 +239,25 @@ func container(r *infrav1.NvidiaGpuLlm, resources corev1.ResourceRequirements) c
 	if !KeepsAlive(r) {
 		keep = "5m"
 	}
+	env := []corev1.EnvVar{
+		{Name: "OLLAMA_HOST", Value: "0.0.0.0:" + strconv.Itoa(Port)},
+		{Name: "OLLAMA_KEEP_ALIVE", Value: keep},
+		{Name: "HOME", Value: home},
+	}
+	if !in.Prunes {
+		env = append(env, corev1.EnvVar{Name: envNoPrune, Value: "1"})
+	}
 	return corev1.Container{
 		Name:            Container,
 		Image:           text(r.Spec.Image, defaultImage),
 		ImagePullPolicy: r.Spec.ImagePullPolicy,
 		Args:            []string{"serve"},
-		Env: []corev1.EnvVar{
-			{Name: "OLLAMA_HOST", Value: "0.0.0.0:" + strconv.Itoa(Port)},
-			{Name: "OLLAMA_KEEP_ALIVE", Value: keep},
-			{Name: "HOME", Value: home},
-		},
-		Ports:          []corev1.ContainerPort{{Name: part.HTTP, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
-		Resources:      resources,
-		StartupProbe:   probes.Startup,
-		ReadinessProbe: part.HTTPProbes(part.HTTP, "/", "/", startSeconds).Readiness,
-		LivenessProbe:  probes.Liveness,
+		Env:             env,
+		Ports:           []corev1.ContainerPort{{Name: part.HTTP, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
+		Resources:       resources,
+		StartupProbe:    probes.Startup,
+		ReadinessProbe:  part.HTTPProbes(part.HTTP, "/", "/", startSeconds).Readiness,
+		LivenessProbe:   probes.Liveness,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: volumeModels, MountPath: modelsPath},
 			{Name: volumeTmp, MountPath: "/tmp"},
