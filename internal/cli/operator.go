@@ -50,10 +50,10 @@ func newOperator(streams Streams) *cobra.Command {
 	return command
 }
 
-// gcPercent lets the heap grow by half before it is collected, and not to twice
+// gcPercent lets the heap grow by a third before it is collected, and not to twice
 // its size: an operator waits most of the time, and its memory is the cluster's.
 // With a thousand deployments it costs no measurable time (test/bench).
-const gcPercent = 50
+const gcPercent = 30
 
 // spareMemory sets the collector's pace unless the environment does (GOGC).
 func spareMemory() {

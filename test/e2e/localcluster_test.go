@@ -359,15 +359,22 @@ func (c *localCluster) exec(pod string, args ...string) string {
 
 func (c *localCluster) run(input string, args ...string) string {
 	c.t.Helper()
+	out, err := c.try(input, args...)
+	if err != nil {
+		c.t.Fatalf("slipway %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try is run for what may fail.
+func (c *localCluster) try(input string, args ...string) (string, error) {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Minute) // the first up compiles
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.binary, args...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("slipway %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }
 
 // runOnce runs a pod with the claim "data" to its end and returns its output.

@@ -62,8 +62,14 @@ func TestOllama(t *testing.T) {
 	t.Setenv("SLIPWAY_STATE", t.TempDir())
 	c := &localCluster{t: t, binary: buildProgram(t, "./cmd/slipway", "slipway"), name: fmt.Sprintf("ollama-%d", os.Getpid())}
 	t.Cleanup(func() { _ = cluster.Down(context.Background(), c.name) })
-	c.slipway("up", "--name", c.name, "--llm-d=false", "--gpus", "2")
+	c.slipway("up", "--name", c.name, "--llm-d=false", "--gpus", "2", "--nodes", "2")
 	t.Setenv("KUBECONFIG", c.slipway("kubeconfig", "--name", c.name))
+	// The second node is to die, with nothing on it that others need.
+	c.kubectl("cordon", "node-2")
+	for _, deployment := range []string{"coredns -n kube-system", "llm-operator -n llm-system"} {
+		c.kubectl(strings.Fields("rollout restart deployment " + deployment)...)
+		c.kubectl(strings.Fields("rollout status --timeout=60s deployment " + deployment)...)
+	}
 	registry, err := image.Build(buildProgram(t, "./test/ollama/registry/program", "registry"), image.Config{Uncompressed: true})
 	if err != nil {
 		t.Fatal(err)
@@ -72,11 +78,16 @@ func TestOllama(t *testing.T) {
 	c.apply(registryManifest)
 	c.kubectl("wait", "--for=condition=Available", "deployment/models", "--timeout=60s")
 
+	c.kubectl("uncordon", "node-2")
+
 	t.Run("demo", c.with(testOllamaDemo))
 	t.Run("service", c.with(testOllamaService))
 	t.Run("completes", c.with(testOllamaCompletes))
 	t.Run("faults", c.with(testOllamaFaults))
 	t.Run("another model", c.with(testOllamaSwap))
+	t.Run("the operator dies", c.with(testOllamaOperatorDies))
+	t.Run("a runner dies", c.with(testOllamaRunnerDies))
+	t.Run("a node dies", c.with(testOllamaNodeDies))
 }
 
 func (c *localCluster) loadImages(images map[string]v1.Image) {

@@ -60,23 +60,18 @@ const noticed = 4
 // until the kubelet sees it dead, has started another, and has probed it.
 const restarted = 8
 
-// pickerStops is how long a picker lives on that was told to go: its preStop, and
-// what it needs beside.
-const pickerStops = 13
-
 // stackEvents happen one after another. Whatever Kubernetes announces to a pod
 // costs no request. A process that dies loses what it had in hand, and what comes
 // until somebody notices.
 var stackEvents = []stackEvent{
 	{name: "nothing", do: func(*localCluster) {}},
-	// The pool of v1alpha2 goes at once. The gateway keeps its connection to the old
-	// picker, which then has nothing to pick from, until that ends.
+	// The pool of v1alpha2 stays, for the gateway keeps its connection to the picker
+	// that follows it until that ends.
 	{
 		name: "pools of v1 appear", do: func(c *localCluster) {
 			c.rolls("epp", func() { c.define(definitions.InferencePools) })
 			c.follows("inference.networking.k8s.io")
 		},
-		seconds: pickerStops, share: 1, why: []string{"status 503"},
 	},
 	{name: "decode pod deleted", do: func(c *localCluster) { c.deletes("decode") }},
 	// Deletion by force takes the pod from the picker's list at once, and leaves the

@@ -99,7 +99,7 @@ func TestServedOf(t *testing.T) {
 		want     simulatordeployment.Served
 	}{
 		{[]string{none, none, none, none, none, none}, simulatordeployment.Served{}},
-		{[]string{"v1", "v1alpha2", "v1alpha2", "v1", "v1", "v1"}, simulatordeployment.Served{Pool: "v1", Objectives: true, DestinationRule: "v1", Gateway: "v1"}},
+		{[]string{"v1", "v1alpha2", "v1alpha2", "v1", "v1", "v1"}, simulatordeployment.Served{Pool: "v1", OlderPool: "v1alpha2", Objectives: true, DestinationRule: "v1", Gateway: "v1"}},
 		{[]string{none, "v1alpha2", none, "v1beta1", none, none}, simulatordeployment.Served{Pool: "v1alpha2", DestinationRule: "v1beta1"}},
 		{[]string{none, none, "v1alpha2", none, "v1", none}, simulatordeployment.Served{Objectives: true}},
 		{[]string{none, none, none, none, none, "v1"}, simulatordeployment.Served{}},

@@ -58,8 +58,10 @@ func (s stack) picker() ([]runtime.Object, error) {
 		s.deployment(Picker, s.epp.name, s.epp.replicas, s.pickerPod(), object.Hash(config).String()),
 		part.DisruptionBudget(meta, s.epp.replicas),
 	}
-	if s.in.Served.Pool != "" {
-		objects = append(objects, s.pool())
+	for _, version := range []string{s.in.Served.Pool, s.in.Served.OlderPool} {
+		if version != "" {
+			objects = append(objects, s.pool(version))
+		}
 	}
 	return objects, nil
 }
@@ -76,13 +78,13 @@ func PickerRules(served Served) []rbacv1.PolicyRule {
 	if !followsPool(served) {
 		return rules
 	}
-	if served.Pool == "v1" {
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{GroupInference}, Resources: []string{"inferencepools"}, Verbs: read})
-		return append(rules, rbacv1.PolicyRule{APIGroups: []string{GroupInferenceX}, Resources: []string{"inferenceobjectives"}, Verbs: read})
+	pools := map[string]string{"v1": GroupInference, "v1alpha2": GroupInferenceX}
+	for _, version := range []string{served.Pool, served.OlderPool} {
+		if version != "" {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{pools[version]}, Resources: []string{"inferencepools"}, Verbs: read})
+		}
 	}
-	return append(rules, rbacv1.PolicyRule{
-		APIGroups: []string{GroupInferenceX}, Resources: []string{"inferenceobjectives", "inferencepools"}, Verbs: read,
-	})
+	return append(rules, rbacv1.PolicyRule{APIGroups: []string{GroupInferenceX}, Resources: []string{"inferenceobjectives"}, Verbs: read})
 }
 
 func pickerBinding(meta part.Meta) *rbacv1.RoleBinding {
@@ -197,9 +199,9 @@ func equalities(labels map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-// pool is the InferencePool in the version that the cluster serves. The picker
+// pool is the InferencePool in a version that the cluster serves. The picker
 // fails closed: Envoy can't do otherwise with bodies in full duplex.
-func (s stack) pool() *unstructured.Unstructured {
+func (s stack) pool(version string) *unstructured.Unstructured {
 	selector := map[string]any{}
 	for key, value := range s.poolSelector() {
 		selector[key] = value
@@ -212,7 +214,7 @@ func (s stack) pool() *unstructured.Unstructured {
 			"port": map[string]any{"number": int64(s.epp.port)}, "failureMode": "FailClose",
 		},
 	}
-	if s.in.Served.Pool != "v1" {
+	if version != "v1" {
 		group, spec = GroupInferenceX, map[string]any{
 			"selector":         selector,
 			"targetPortNumber": int64(s.poolPort()),
@@ -222,7 +224,7 @@ func (s stack) pool() *unstructured.Unstructured {
 			},
 		}
 	}
-	return s.custom(Picker, group+"/"+s.in.Served.Pool, "InferencePool", s.poolName(), spec)
+	return s.custom(Picker, group+"/"+version, "InferencePool", s.poolName(), spec)
 }
 
 // custom is an object of an API that the cluster may or may not serve.

@@ -40,10 +40,12 @@ func inputs() *rapid.Generator[simulatordeployment.Input] {
 		if rapid.Bool().Draw(t, "service") {
 			spec.Service = &simv1alpha1.ServiceConfig{Name: "front", Port: 9000}
 		}
+		pools := rapid.SampledFrom([][2]string{{}, {"v1"}, {"v1alpha2"}, {"v1", "v1alpha2"}}).Draw(t, "pools")
 		return simulatordeployment.Input{
 			Deployment: &simv1alpha1.SimulatorDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "sim"}, Spec: spec},
 			Served: simulatordeployment.Served{
-				Pool:            rapid.SampledFrom([]string{"", "v1", "v1alpha2"}).Draw(t, "pool"),
+				Pool:            pools[0],
+				OlderPool:       pools[1],
 				Objectives:      rapid.Bool().Draw(t, "objectives"),
 				DestinationRule: rapid.SampledFrom([]string{"", "v1beta1", "v1"}).Draw(t, "istio"),
 				Gateway:         rapid.SampledFrom([]string{"", "v1"}).Draw(t, "gateway API"),

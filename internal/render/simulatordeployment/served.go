@@ -10,6 +10,10 @@ type Served struct {
 	// Pool is the version of InferencePool: "v1" of inference.networking.k8s.io, or
 	// "v1alpha2" of inference.networking.x-k8s.io.
 	Pool string
+	// OlderPool is the version of InferencePool that is served beside Pool, if one
+	// is: a pool of it is kept, so that a picker that follows it serves until its
+	// successor does.
+	OlderPool string
 	// Objectives tells whether InferenceObjective is served; the picker ends at its
 	// start without it, if it is to follow a pool.
 	Objectives bool
@@ -36,8 +40,9 @@ func Optional() []object.OptionalKind {
 // a whole.
 func ServedOf(versions []string) Served {
 	served := Served{Pool: versions[0], Objectives: versions[2] != "", DestinationRule: versions[3]}
+	served.OlderPool = versions[1]
 	if served.Pool == "" {
-		served.Pool = versions[1]
+		served.Pool, served.OlderPool = versions[1], ""
 	}
 	if versions[4] == versions[5] {
 		served.Gateway = versions[4]

@@ -3,6 +3,7 @@ package simulatordeployment
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,26 @@ func TestPoolArrives(t *testing.T) {
 	awaitArgs(t, ns, "--pool-group=inference.networking.k8s.io")
 	awaitMadeAgain(t, awaitThere(t, ns, schema.GroupVersionKind{Group: "inference.networking.k8s.io", Version: "v1", Kind: "InferencePool"}, "gaie-sim"))
 	await(t, ns, "llm-sim-full", isReady)
-	awaitAbsent(t, pool)
+	// A picker that followed the older pool needs it until it is replaced.
+	one(t, ns, pool.GroupVersionKind(), "gaie-sim")
+	unserve(t, definitions.InferencePoolsX)
+	awaitState(t, one(t, ns, made[5], "gaie-sim-epp"), func(found *unstructured.Unstructured) bool {
+		return found != nil && !grants(found, "inference.networking.x-k8s.io", "inferencepools")
+	})
+	await(t, ns, "llm-sim-full", isReady)
+}
+
+// grants tells whether a Role has a rule for a resource of a group.
+func grants(role *unstructured.Unstructured, group, resource string) bool {
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	for _, each := range rules {
+		groups, _, _ := unstructured.NestedStringSlice(each.(map[string]any), "apiGroups")
+		resources, _, _ := unstructured.NestedStringSlice(each.(map[string]any), "resources")
+		if slices.Contains(groups, group) && slices.Contains(resources, resource) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestGatewayAPIArrives: a Gateway and an HTTPRoute, and what is told as long as
