@@ -103,6 +103,8 @@ func notReady(found *simv1alpha1.SimulatorDeployment) string {
 
 func TestTheWorldEndsTheSame(t *testing.T) {
 	worlds := life.Worlds(t, api)
-	life.Single(t, api, worlds, 1, bed.DieAfter)
+	life.Single(t, api, worlds, 2, bed.DieAfter)
+	life.AgainAndAgain(t, api, worlds, bed.DieAfter)
+	life.EveryOther(t, api, worlds, bed.LoseAnswer, bed.Fail, bed.Conflict)
 	life.Abandoned(t, api)
 }
