@@ -135,8 +135,10 @@ func TestRightsAreTheLeast(t *testing.T) {
 				t.Errorf("%s: a wildcard in %v", name, rule)
 			}
 			for _, resource := range rule.Resources {
-				// No kind needs these yet. One that does says so here.
-				if strings.HasPrefix(resource, "secrets") || strings.Contains(resource, "role") || resource == "pods/exec" {
+				// No kind needs these yet. One that does says so here. A stack's picker needs
+				// a Role and its binding; without escalate and bind the operator can put
+				// no right into one that it doesn't hold.
+				if strings.HasPrefix(resource, "secrets") || strings.HasPrefix(resource, "clusterrole") || resource == "pods/exec" {
 					t.Errorf("%s: %s in %v", name, resource, rule)
 				}
 			}
