@@ -101,7 +101,7 @@ func TestUninstallKeepsWhatIsTheUsers(t *testing.T) {
 		t.Error("the definitions are gone")
 	}
 	want := []string{
-		"kubectl delete crd llmdeployments.llm.example.com llmmodels.llm.example.com",
+		"kubectl delete crd nvidiagpullms.infra.example.com llmdeployments.llm.example.com llmmodels.llm.example.com simulatordeployments.sim.llm-d.io",
 		"kubectl delete namespace " + w.namespace,
 	}
 	if !slices.EqualFunc(want, stays, func(want, got string) bool { return strings.Contains(got, want) }) {

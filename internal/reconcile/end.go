@@ -16,9 +16,24 @@ import (
 // with backoff, a conflict at once and in silence, and what is waited for is
 // looked at again after the given time at the latest (zero: a watch tells).
 func End(outcome condition.Outcome, again time.Duration) (ctrl.Result, error) {
+	return Pass{}.End(outcome, again)
+}
+
+// Pass is what a pass got done.
+type Pass struct {
+	// Progressed is true when something was written. What failed beside it is then
+	// tried again soon: the backoff is for a pass that gets nowhere, and would else
+	// grow with each of many objects that fail in turn.
+	Progressed bool
+}
+
+// End is End for such a pass.
+func (p Pass) End(outcome condition.Outcome, again time.Duration) (ctrl.Result, error) {
 	switch {
 	case outcome.Silent:
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	case outcome.Retry != nil && p.Progressed:
+		return ctrl.Result{RequeueAfter: progressDelay}, nil
 	case outcome.Retry != nil:
 		return ctrl.Result{}, outcome.Retry
 	default:
@@ -28,6 +43,9 @@ func End(outcome condition.Outcome, again time.Duration) (ctrl.Result, error) {
 
 // conflictDelay lets the cache see what we conflicted with.
 const conflictDelay = 20 * time.Millisecond
+
+// progressDelay is before the rest of a pass that got on is tried again.
+const progressDelay = 200 * time.Millisecond
 
 // Announce records an event when a resource's Ready condition turned: a warning
 // for a fault that wasn't told yet, a normal one when a fault is over. What goes

@@ -74,6 +74,15 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestProgressIsNoFailure: what failed beside something that was done is tried
+// again soon, whatever the backoff says.
+func TestProgressIsNoFailure(t *testing.T) {
+	outcome := condition.Outcome{Verdict: condition.Retrying, Retry: errors.New("broken")}
+	if result, err := (Pass{Progressed: true}).End(outcome, 0); err != nil || result.RequeueAfter != progressDelay {
+		t.Errorf("got %v and %v", result, err)
+	}
+}
+
 // TestAnnounce: faults and their end make events; progress, repetition and a
 // good start don't.
 func TestAnnounce(t *testing.T) {

@@ -192,7 +192,7 @@ func testFull(c *localCluster) {
 	for _, name := range fullDeployments {
 		c.waits("deployment/"+name, "condition=Available")
 	}
-	c.prints(logsOfPicker, `"level":"info"`)
+	c.prints(logsOfPicker, `"level":"`)
 	c.prints(logsOfGateways, `listening on .*:80\]?; administration on .*:19000`)
 	c.prints(getGatewayService, `(?s)port: 8080\n.*targetPort: 80\n`)
 
@@ -267,7 +267,7 @@ func (c *localCluster) define(names ...string) {
 			c.t.Fatal(err)
 		}
 		c.run(string(text), "kubectl", "--name", c.name, "--", "create", "-f", "-")
-		c.kubectl("wait", `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`, "crd/"+name, "--timeout=30s")
+		c.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=30s")
 	}
 }
 

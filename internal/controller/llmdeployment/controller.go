@@ -56,10 +56,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	facts.deployment = record.Object
 	outcome := condition.Classify(err)
 	status := report(facts, result, outcome, evidence, metav1.NewTime(r.Now()))
+	pass := reconcile.Pass{Progressed: result.Wrote()}
 	if err := record.Write(ctx, status); err != nil {
-		return reconcile.End(condition.Classify(err), 0)
+		return pass.End(condition.Classify(err), 0)
 	}
-	return reconcile.End(outcome, result.Again)
+	return pass.End(outcome, result.Again)
 }
 
 // apply renders and applies. A model that isn't there leaves alone what runs.

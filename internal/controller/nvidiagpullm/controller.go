@@ -76,13 +76,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	outcome := condition.Classify(err)
 	status := report(facts, outcome, metav1.NewTime(r.Now()))
+	pass := reconcile.Pass{Progressed: result.Wrote()}
 	if err := record.Write(ctx, status); err != nil {
-		return reconcile.End(condition.Classify(err), 0)
+		return pass.End(condition.Classify(err), 0)
 	}
 	if facts.ended != nil {
 		r.jobs.drop(req.NamespacedName, facts.ended) // it is all written down
 	}
-	return reconcile.End(outcome, facts.again(result))
+	return pass.End(outcome, facts.again(result))
 }
 
 func (r *Reconciler) act(ctx context.Context, facts *facts, record *record) (apply.Result, error) {

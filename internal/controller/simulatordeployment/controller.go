@@ -77,10 +77,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	outcome := condition.Classify(err)
 	status := report(facts, result, outcome, found, metav1.NewTime(r.Now()))
+	pass := reconcile.Pass{Progressed: result.Wrote()}
 	if err := record.Write(ctx, status); err != nil {
-		return reconcile.End(condition.Classify(err), 0)
+		return pass.End(condition.Classify(err), 0)
 	}
-	return reconcile.End(outcome, again(outcome, result))
+	return pass.End(outcome, again(outcome, result))
 }
 
 // again is when to look again at the latest. Names are waited for with a limit
