@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -329,12 +330,16 @@ func TestAnUpgradeBringsNewDefinitions(t *testing.T) {
 func TestAFieldThatSomeoneElseTookIsTheirs(t *testing.T) {
 	w := newWorld(t)
 	w.mustInstall(install.Options{})
-	deployment := w.deployment()
-	deployment.Spec.Template.Spec.Containers[0].Image = "someone/else:v1"
-	if err := w.client.Update(t.Context(), deployment, client.FieldOwner("someone")); err != nil {
+	// Its controller may write the Deployment at the same time.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		deployment := w.deployment()
+		deployment.Spec.Template.Spec.Containers[0].Image = "someone/else:v1"
+		return w.client.Update(t.Context(), deployment, client.FieldOwner("someone"))
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.install(install.Options{})
+	_, err = w.install(install.Options{})
 	if err == nil || !strings.Contains(err.Error(), "someone") || !strings.Contains(err.Error(), "--force-conflicts") {
 		t.Errorf("the error names no manager or no way out: %v", err)
 	}

@@ -164,7 +164,10 @@ func limitOf(resource *infrav1.NvidiaGpuLlm, what step) time.Duration {
 // prompted asks a prompt. An answer that takes too long is kept as far as it
 // came, with a note: the next prompt has its turn.
 func prompted(ctx context.Context, server Ollama, resource *infrav1.NvidiaGpuLlm, what step) (*nvidiagpullm.Answer, error) {
-	answer, err := server.Generate(ctx, what.model, what.prompt, ollama.Limits{Bytes: nvidiagpullm.MaxAnswer})
+	// The tokens are bounded too: now and then Ollama misses that we have gone, and
+	// would go on with an endless answer for ever, and with no other.
+	limits := ollama.Limits{Bytes: nvidiagpullm.MaxAnswer, Tokens: nvidiagpullm.MaxAnswer}
+	answer, err := server.Generate(ctx, what.model, what.prompt, limits)
 	kept := &nvidiagpullm.Answer{Text: answer.Text}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
