@@ -89,6 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) act(ctx context.Context, facts *facts, record *record) (apply.Result, error) {
 	switch facts.resource.Spec.Action {
 	case infrav1.ActionStatus:
+		r.jobs.stop(client.ObjectKeyFromObject(facts.resource)) // it may have installed before
 		return apply.Result{}, nil
 	case infrav1.ActionUninstall:
 		return r.uninstall(ctx, facts, record)

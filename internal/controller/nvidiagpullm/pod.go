@@ -92,8 +92,8 @@ func (r *Reconciler) claim(ctx context.Context, f *facts) error {
 	err = r.Client.Patch(ctx, larger, client.MergeFrom(live))
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return condition.Stop(reasonCannotExpand,
-			"PersistentVolumeClaim %s has %s and its StorageClass doesn't let it grow; set spec.storageSize back, or move the models to a claim of a class with allowVolumeExpansion",
-			live.Name, has.String())
+			"PersistentVolumeClaim %s has %s and its StorageClass doesn't let it grow; set allowVolumeExpansion on the class, or delete this NvidiaGpuLlm and create it again with storageSize: %s",
+			live.Name, has.String(), has.String())
 	}
 	return err
 }

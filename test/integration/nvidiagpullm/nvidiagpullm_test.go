@@ -228,7 +228,7 @@ func TestStorageOnlyGrows(t *testing.T) {
 		t.Errorf("made smaller: %v", err)
 	}
 	patch(t, ns, "demo", `{"spec":{"storageSize":"3Gi"}}`)
-	await(t, ns, "demo", says("CannotExpand", "its StorageClass doesn't let it grow"))
+	await(t, ns, "demo", says("CannotExpand", "create it again with storageSize: 2Gi"))
 }
 
 func patch(t *testing.T, namespace, name, text string) {
