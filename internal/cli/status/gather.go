@@ -90,7 +90,7 @@ func (r *Reader) Flat(ctx context.Context, wanted []schema.GroupVersionKind, nam
 
 // below reads what was made for an object: what its inventory names, what it
 // refers to, and what it owns.
-func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, words diagnosis.Levers, depth int) (*seen, error) {
+func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, levers words, depth int) (*seen, error) {
 	found := &seen{ref: object.Of(live), live: live}
 	if depth >= maxDepth {
 		return found, nil
@@ -104,7 +104,7 @@ func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, wor
 			found.children = append(found.children, &seen{ref: ref})
 			continue
 		}
-		deeper, err := r.below(ctx, child, words, depth+1)
+		deeper, err := r.below(ctx, child, levers, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -115,13 +115,13 @@ func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, wor
 		return nil, err
 	}
 	for _, child := range owned {
-		deeper, err := r.below(ctx, child, words, depth+1)
+		deeper, err := r.below(ctx, child, levers, depth+1)
 		if err != nil {
 			return nil, err
 		}
 		found.children = append(found.children, deeper)
 	}
-	found.facts = r.facts(ctx, live, words)
+	found.facts = r.facts(ctx, live, levers)
 	return found, nil
 }
 
@@ -251,7 +251,7 @@ func (r *Reader) list(ctx context.Context, gvk schema.GroupVersionKind, options 
 }
 
 // facts reads what a diagnosis needs about a workload that isn't ready.
-func (r *Reader) facts(ctx context.Context, live *unstructured.Unstructured, words diagnosis.Levers) *diagnosis.Facts {
+func (r *Reader) facts(ctx context.Context, live *unstructured.Unstructured, levers words) *diagnosis.Facts {
 	selector, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
 	if len(selector) == 0 || live.GetKind() == "ReplicaSet" || readiness.Evaluate(live).Status == readiness.Ready {
 		return nil
@@ -261,7 +261,7 @@ func (r *Reader) facts(ctx context.Context, live *unstructured.Unstructured, wor
 	if err != nil {
 		r.Notice(fmt.Errorf("the diagnosis says less, since something couldn't be read: %w", err))
 	}
-	facts.Levers = words
+	facts.Levers = levers(live)
 	return &facts
 }
 

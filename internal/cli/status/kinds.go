@@ -6,11 +6,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/diagnosis"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
+	"github.com/slipway-dev/slipway/internal/render/simulatordeployment"
 )
 
 // kind is what a status knows of one of Slipway's kinds beyond its inventory and
@@ -20,9 +23,9 @@ type kind struct {
 	// refers lists what a resource's spec names and what is shown below it; nil:
 	// nothing.
 	refers func(*unstructured.Unstructured) []object.Ref
-	// levers are the words for what the kind's user can change; nil: the names of
-	// a pod's fields.
-	levers func(*unstructured.Unstructured) diagnosis.Levers
+	// levers are the words for what the kind's user can change of a workload that
+	// was made for a resource; nil: the names of a pod's fields.
+	levers func(root, workload *unstructured.Unstructured) diagnosis.Levers
 }
 
 // kinds lists Slipway's own, in the order in which they are shown. A cluster may
@@ -34,9 +37,12 @@ func kinds() []kind {
 		{gvk: schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"}},
 		{
 			gvk:    schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"},
-			levers: func(*unstructured.Unstructured) diagnosis.Levers { return nvidiagpullm.Levers() },
+			levers: func(_, _ *unstructured.Unstructured) diagnosis.Levers { return nvidiagpullm.Levers() },
 		},
-		{gvk: schema.GroupVersionKind{Group: "sim.llm-d.io", Version: "v1alpha1", Kind: "SimulatorDeployment"}},
+		{
+			gvk:    simv1alpha1.GroupVersion.WithKind("SimulatorDeployment"),
+			levers: stackLevers,
+		},
 		{gvk: schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMModel"}},
 		{
 			gvk:    schema.GroupVersionKind{Group: "llm.example.com", Version: "v1alpha1", Kind: "LLMDeployment"},
@@ -64,12 +70,18 @@ func kindOf(live *unstructured.Unstructured) kind {
 	return kind{}
 }
 
+// words are the levers of a workload.
+type words func(workload *unstructured.Unstructured) diagnosis.Levers
+
 // levers are the words for what the user of a resource can change.
-func levers(root *unstructured.Unstructured) diagnosis.Levers {
-	if words := kindOf(root).levers; words != nil {
-		return words(root)
+func levers(root *unstructured.Unstructured) words {
+	known := kindOf(root).levers
+	return func(workload *unstructured.Unstructured) diagnosis.Levers {
+		if known == nil {
+			return diagnosis.Levers{}
+		}
+		return known(root, workload)
 	}
-	return diagnosis.Levers{}
 }
 
 // refers lists what a resource's spec names.
@@ -90,9 +102,19 @@ func modelOf(live *unstructured.Unstructured) []object.Ref {
 	return []object.Ref{{Group: gvk.Group, Version: gvk.Version, Kind: "LLMModel", Namespace: live.GetNamespace(), Name: model}}
 }
 
-func modelLevers(live *unstructured.Unstructured) diagnosis.Levers {
-	model, _, _ := unstructured.NestedString(live.Object, "spec", "modelRef")
+func modelLevers(root, _ *unstructured.Unstructured) diagnosis.Levers {
+	model, _, _ := unstructured.NestedString(root.Object, "spec", "modelRef")
 	return diagnosis.LLMLevers(model)
+}
+
+// stackLevers are those of the part of a stack that a workload is.
+func stackLevers(root, workload *unstructured.Unstructured) diagnosis.Levers {
+	deployment := &simv1alpha1.SimulatorDeployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(root.Object, deployment); err != nil {
+		return diagnosis.Levers{} // of a version that isn't known here
+	}
+	component := simulatordeployment.Component(workload.GetLabels()[object.LabelComponent])
+	return simulatordeployment.Levers(deployment, component)
 }
 
 // resolve finds the kind that a word on the command line means: a kind, its

@@ -176,26 +176,26 @@ func load(t *testing.T, path string) []*unstructured.Unstructured {
 }
 
 // link does for a world in a file what Reader.below does for one in a cluster.
-func link(t *testing.T, live *unstructured.Unstructured, world []*unstructured.Unstructured, words diagnosis.Levers) *seen {
+func link(t *testing.T, live *unstructured.Unstructured, world []*unstructured.Unstructured, levers words) *seen {
 	t.Helper()
 	found := &seen{ref: object.Of(live), live: live}
 	for _, ref := range named(live) {
 		child := &seen{ref: ref}
 		for _, each := range world {
 			if object.Of(each) == ref {
-				child = link(t, each, world, words)
+				child = link(t, each, world, levers)
 			}
 		}
 		found.children = append(found.children, child)
 	}
 	for _, each := range world {
 		if live.GetUID() != "" && ownedBy(each, live.GetUID()) && len(makes(live)) > 0 {
-			found.children = append(found.children, link(t, each, world, words))
+			found.children = append(found.children, link(t, each, world, levers))
 		}
 	}
 	if live.GetKind() == "Deployment" && readiness.Evaluate(live).Status != readiness.Ready {
 		found.facts = facts(t, live, world)
-		found.facts.Levers = words
+		found.facts.Levers = levers(live)
 	}
 	return found
 }

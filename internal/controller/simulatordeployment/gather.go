@@ -86,7 +86,7 @@ func (r *Reconciler) diagnose(ctx context.Context, facts *facts, result apply.Re
 		if err != nil {
 			return nil, err
 		}
-		evidence.Levers = leversOf(facts, part.Component)
+		evidence.Levers = simulatordeployment.Levers(facts.deployment, part.Component)
 		finding, is := diagnosis.Diagnose(evidence)
 		if part.Component == simulatordeployment.Picker && (!is || !isProgress(finding)) {
 			if lacking, err := r.lackingRight(ctx, facts); err != nil || lacking != nil {

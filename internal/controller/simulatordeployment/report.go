@@ -23,6 +23,15 @@ const (
 	reasonPickerForbidden = "PickerForbidden"
 )
 
+// titles are what a component is called in a sentence.
+var titles = map[simulatordeployment.Component]string{
+	simulatordeployment.Prefill:         "prefill",
+	simulatordeployment.Decode:          "decode",
+	simulatordeployment.Picker:          "picker",
+	simulatordeployment.StandardGateway: "standard gateway",
+	simulatordeployment.IstioGateway:    "Istio gateway",
+}
+
 // findings say what keeps a part from serving.
 type findings = map[simulatordeployment.Component]diagnosis.Finding
 
