@@ -23,6 +23,8 @@ type Story struct {
 	Controllers []string
 	// Kinds of the world beside those that Kubernetes brings.
 	Kinds []schema.GroupVersionKind
+	// Beside shows what else the world holds, by other names than a picture's.
+	Beside func(*Place) bed.World
 	// Resource is the one that the story is about, as it is created.
 	Resource func(namespace string) client.Object
 	Steps    []Step
@@ -42,7 +44,11 @@ func (s Story) picture(p *Place) bed.World {
 	p.Helper()
 	owner := s.Resource(p.Namespace)
 	p.Must(client.IgnoreNotFound(p.User.Get(p.Context(), client.ObjectKeyFromObject(owner), owner)))
-	return bed.Picture(p.T, p.User, p.Namespace, owner, s.Kinds...)
+	world := bed.Picture(p.T, p.User, p.Namespace, owner, s.Kinds...)
+	if s.Beside != nil {
+		maps.Copy(world, s.Beside(p))
+	}
+	return world
 }
 
 // Worlds lives the story without a fault, and gives the world after each step.
