@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,25 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 )
 
-// Chart is a chart held in memory.
-type Chart struct{ chart *chart.Chart }
+// Chart is a chart held in memory. It is never changed, whatever is rendered from
+// it.
+type Chart struct {
+	chart *chart.Chart
+	// archive is what the chart is read from anew for each action, since the SDK
+	// changes a chart that it renders; nil for one of Load's.
+	archive []byte
+}
+
+// LoadArchive reads a chart from a packed archive (.tgz), which it keeps. It
+// bounds nothing: whoever fetched the archive did. Keep the chart for as long as
+// its digest is the same, rather than read it at each reconcile.
+func LoadArchive(archive []byte) (*Chart, error) {
+	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		return nil, fmt.Errorf("read the chart's archive: %w", err)
+	}
+	return &Chart{chart: loaded, archive: archive}, nil
+}
 
 // Load reads the chart in the directory dir of files.
 func Load(files fs.FS, dir string) (*Chart, error) {
@@ -44,6 +62,9 @@ func Load(files fs.FS, dir string) (*Chart, error) {
 
 // Name is the chart's name.
 func (c *Chart) Name() string { return c.chart.Name() }
+
+// Version is the chart's version.
+func (c *Chart) Version() string { return c.chart.Metadata.Version }
 
 // AppVersion is the version of what the chart installs.
 func (c *Chart) AppVersion() string { return c.chart.AppVersion() }
