@@ -30,6 +30,9 @@ const (
 	lookAtServer = 30 * time.Second // a model that was unloaded, a runner that was killed
 	lookAtStart  = time.Second      // a server that has just been started
 	lookForGPUs  = 10 * time.Second // pods of others that end
+	// A namespace that comes to allow it. Namespaces aren't watched for the few that
+	// are asked for.
+	lookForConsent = 10 * time.Second
 )
 
 // Reconciler runs NvidiaGpuLlms.
@@ -47,8 +50,12 @@ type Reconciler struct {
 	heard    heard
 	failures failures
 	// damaged are those whose server can't read its store any more.
-	damaged marks
-	memory  reconcile.Memory[*infrav1.NvidiaGpuLlm]
+	damaged notes
+	// confirmed is the model that a pod's server told us it has loaded: it lists
+	// one that it still loads, too. dropped is the one that it was told to drop.
+	confirmed notes
+	dropped   notes
+	memory    reconcile.Memory[*infrav1.NvidiaGpuLlm]
 }
 
 // +kubebuilder:rbac:groups=infra.example.com,resources=nvidiagpullms,verbs=get;list;watch;patch
@@ -57,6 +64,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods;services;configmaps;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes;events,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile keeps what the resource's action names, and says how it goes.
@@ -87,6 +96,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) act(ctx context.Context, facts *facts, record *record) (apply.Result, error) {
+	if facts.refused != nil {
+		r.jobs.stop(client.ObjectKeyFromObject(facts.resource))
+		return apply.Result{}, facts.refused
+	}
 	switch facts.resource.Spec.Action {
 	case infrav1.ActionStatus:
 		r.jobs.stop(client.ObjectKeyFromObject(facts.resource)) // it may have installed before
@@ -104,6 +117,7 @@ func (r *Reconciler) install(ctx context.Context, facts *facts, record *record) 
 		return apply.Result{}, err
 	}
 	r.collect(facts)
+	r.doubt(facts)
 	if err := r.protect(ctx, facts, record); err != nil {
 		return apply.Result{}, err
 	}
@@ -166,7 +180,8 @@ func (r *Reconciler) release(ctx context.Context, facts *facts) error {
 	if _, err := r.Engine.Delete(ctx, apply.Owner{Object: facts.resource}, record); err != nil && !condition.IsWait(err) {
 		return err
 	}
-	if facts.resource.Spec.StorageRetentionPolicy == infrav1.RetentionDelete && !facts.installedByOther() {
+	// What it made goes, consent or not. The claim may be another's by now.
+	if facts.resource.Spec.StorageRetentionPolicy == infrav1.RetentionDelete && facts.refused == nil && !facts.installedByOther() {
 		if err := r.deleteClaim(ctx, facts); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ const (
 	// reason that may pass; each is twice the one before.
 	firstPause   = time.Second
 	longestPause = 2 * time.Minute
+	// longestWithoutRoom is between tries where there was no room, of which some
+	// begin the fetch anew. More room, another pod and another spec are tried at
+	// once.
+	longestWithoutRoom = 10 * time.Minute
 	// keepLoaded is how long a model of a pod that goes on stays in memory.
 	keepLoaded = -1
 	// keepShortly is for a pod that ends soon.
@@ -52,13 +57,20 @@ func (r *Reconciler) collect(f *facts) {
 	case ended == nil:
 		return
 	case errors.Is(ended.err, ollama.ErrStorage) && f.pod != nil && !nvidiagpullm.IsPruning(f.pod):
-		r.damaged.set(key, true) // the pod is made again, and clears it up
+		r.damaged.set(key, "yes") // the pod is made again, and clears it up
 		r.jobs.drop(key, ended)
 		return
 	case ended.err != nil:
-		r.failures.note(key, f.resource.Generation, r.Now(), explain(f.resource, ended))
+		r.failures.note(key, failure{
+			generation: f.resource.Generation, place: f.place(), err: explain(f.resource, ended),
+			longest: longestPauseOf(ended.err),
+		}, r.Now())
 		r.jobs.drop(key, ended)
 		return
+	case ended.step.kind == stepLoad:
+		r.confirmed.set(key, modelIn(ended.pod, ended.step.model))
+	case ended.step.kind == stepUnload:
+		r.dropped.set(key, modelIn(ended.pod, ended.step.model))
 	case ended.step.kind == stepFinish:
 		f.finished = true
 	case ended.answer != nil && ended.run == nvidiagpullm.Run(f.resource) && ended.index == len(f.answers):
@@ -69,16 +81,50 @@ func (r *Reconciler) collect(f *facts) {
 	f.ended = ended
 }
 
+// modelIn names a model in a pod's server.
+func modelIn(pod types.UID, model string) string { return string(pod) + "/" + model }
+
+// doubt takes a model off the list of those in memory as long as nobody has heard
+// the server say that it is loaded: it lists one that it still loads, too. What the
+// status says was heard before the operator was started.
+func (r *Reconciler) doubt(f *facts) {
+	model := normal(nvidiagpullm.Model(f.resource))
+	if f.pod == nil || f.resource.Status.ModelLoaded == model ||
+		r.confirmed.of(client.ObjectKeyFromObject(f.resource)) == modelIn(f.pod.UID, model) {
+		return
+	}
+	f.server.loaded = slices.DeleteFunc(f.server.loaded, func(name string) bool { return name == model })
+}
+
+// former is the model that was loaded before, unless the server was told to drop
+// it: it does so when the last who asks it something is answered.
+func (r *Reconciler) former(f *facts) string {
+	former := f.resource.Status.ModelLoaded
+	if r.dropped.of(client.ObjectKeyFromObject(f.resource)) == modelIn(f.pod.UID, former) {
+		return ""
+	}
+	return former
+}
+
+// place is what a step depends on beside the spec: the server, and the room that
+// its store has.
+func (f *facts) place() string {
+	if f.pod == nil {
+		return f.room
+	}
+	return string(f.pod.UID) + " " + f.room
+}
+
 // prunes tells how the server of the pod is to start. That stays as it is for a
 // pod that is there, since a change would be another pod, unless its store has to
 // be cleared up.
 func (r *Reconciler) prunes(f *facts) bool {
 	key := client.ObjectKeyFromObject(f.resource)
 	if f.pod != nil && nvidiagpullm.IsPruning(f.pod) {
-		r.damaged.set(key, false)
+		r.damaged.forget(key)
 		return true
 	}
-	return r.damaged.is(key)
+	return r.damaged.of(key) != ""
 }
 
 // drive starts the next step. Its error says what is waited for, or that nothing
@@ -89,12 +135,17 @@ func (r *Reconciler) drive(f *facts) error {
 		return err
 	}
 	if failed := r.failures.of(key, f.resource.Generation); failed != nil {
-		if condition.IsStop(failed.err) || f.now.Before(failed.until) {
+		if condition.IsStop(failed.err) || failed.place == f.place() && f.now.Before(failed.until) {
 			f.retryAt = failed.until
 			return failed.err
 		}
 	}
-	if f.pod == nil || f.completed() || f.finished || f.ended != nil {
+	if f.pod == nil || f.completed() || f.finished {
+		return nil
+	}
+	what := next(f.resource, f.server, len(f.answers), r.former(f))
+	if f.ended != nil {
+		f.job = f.ended.followedBy(what) // told now, and begun when this one is written down
 		return nil
 	}
 	f.job = r.jobs.look(key)
@@ -106,13 +157,11 @@ func (r *Reconciler) drive(f *facts) error {
 		r.jobs.stop(key) // another model is wanted by now
 		f.job = nil
 	}
-	if f.job == nil {
-		if what := next(f.resource, f.server, len(f.answers), f.resource.Status.ModelLoaded); what.kind != stepNone {
-			r.jobs.start(key, &job{
-				step: what, pod: f.pod.UID, run: nvidiagpullm.Run(f.resource), index: len(f.answers),
-			}, r.run(f, what))
-			f.job = r.jobs.look(key)
-		}
+	if f.job == nil && what.kind != stepNone {
+		r.jobs.start(key, &job{
+			step: what, pod: f.pod.UID, run: nvidiagpullm.Run(f.resource), index: len(f.answers),
+		}, r.run(f, what))
+		f.job = r.jobs.look(key)
 	}
 	return nil
 }
@@ -187,7 +236,7 @@ func explain(resource *infrav1.NvidiaGpuLlm, ended *job) error {
 	case errors.Is(err, ollama.ErrModelNotFound):
 		return condition.Stop(reasonModelNotFound, "model %s doesn't exist in its registry; correct spec.model", model)
 	case errors.Is(err, ollama.ErrNoSpace):
-		return condition.Stop(reasonNoSpace, "there is no room for model %s; %s", model, moreRoom(resource))
+		return condition.Wait(reasonNoSpace, "there is no room for model %s; %s; it goes on when there is", model, moreRoom(resource))
 	case errors.Is(err, ollama.ErrNoMemory):
 		return condition.Stop(reasonNoMemory, "model %s doesn't fit into the pod's memory; raise spec.memory", model)
 	case errors.Is(err, ollama.ErrRefused):
@@ -227,9 +276,19 @@ type failures struct {
 
 type failure struct {
 	generation int64
+	place      string // as facts.place tells
+	longest    time.Duration
+	err        error
 	count      int
 	until      time.Time
-	err        error
+}
+
+// longestPauseOf is the longest pause after an error.
+func longestPauseOf(err error) time.Duration {
+	if errors.Is(err, ollama.ErrNoSpace) {
+		return longestWithoutRoom
+	}
+	return longestPause
 }
 
 // of gives a resource's failure with its present spec.
@@ -242,19 +301,17 @@ func (f *failures) of(key types.NamespacedName, generation int64) *failure {
 	return nil
 }
 
-func (f *failures) note(key types.NamespacedName, generation int64, now time.Time, err error) {
+func (f *failures) note(key types.NamespacedName, made failure, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.known == nil {
 		f.known = map[types.NamespacedName]*failure{}
 	}
-	made := &failure{generation: generation, err: err}
-	if before := f.known[key]; before != nil && before.generation == generation {
+	if before := f.known[key]; before != nil && before.generation == made.generation {
 		made.count = before.count + 1
 	}
-	pause := min(firstPause<<min(made.count, 10), longestPause)
-	made.until = now.Add(pause)
-	f.known[key] = made
+	made.until = now.Add(min(firstPause<<min(made.count, 10), made.longest))
+	f.known[key] = &made
 }
 
 func (f *failures) forget(key types.NamespacedName) {
@@ -263,27 +320,29 @@ func (f *failures) forget(key types.NamespacedName) {
 	delete(f.known, key)
 }
 
-// marks are resources of which something is remembered.
-type marks struct {
+// notes remember one word about each resource.
+type notes struct {
 	mu    sync.Mutex
-	known map[types.NamespacedName]bool
+	known map[types.NamespacedName]string
 }
 
-func (m *marks) set(key types.NamespacedName, marked bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil {
-		m.known = map[types.NamespacedName]bool{}
+func (n *notes) set(key types.NamespacedName, word string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[types.NamespacedName]string{}
 	}
-	if marked {
-		m.known[key] = true
-	} else {
-		delete(m.known, key)
-	}
+	n.known[key] = word
 }
 
-func (m *marks) is(key types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.known[key]
+func (n *notes) of(key types.NamespacedName) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known[key]
+}
+
+func (n *notes) forget(key types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.known, key)
 }

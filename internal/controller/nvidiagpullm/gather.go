@@ -28,8 +28,12 @@ type facts struct {
 	resource *infrav1.NvidiaGpuLlm
 	// rivals are the other resources with the same name in the same namespace,
 	// oldest first.
-	rivals  []*infrav1.NvidiaGpuLlm
+	rivals []*infrav1.NvidiaGpuLlm
+	// refused says why the pod's namespace doesn't let the resource act in it.
+	refused error
 	pod     *corev1.Pod // nil: there is none
+	claimed []string    // devices of the pod's claims
+	room    string      // that the claim has, as far as it is bound
 	nodes   []diagnosis.Node
 	answers []nvidiagpullm.Answer
 	server  server
@@ -51,15 +55,19 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 			r.jobs.stop(key)
 			r.failures.forget(key)
 			r.heard.forget(key)
-			r.damaged.set(key, false)
+			r.damaged.forget(key)
+			r.confirmed.forget(key)
+			r.dropped.forget(key)
 			r.memory.Forget(key)
 		}
 		return nil, client.IgnoreNotFound(err)
 	}
 	f := &facts{resource: r.memory.Latest(resource), now: r.Now()}
-	for _, read := range []func(context.Context, *facts) error{r.readRivals, r.readPod, r.readNodes, r.readAnswers} {
-		if err := read(ctx, f); err != nil {
-			return nil, err
+	for _, read := range []func(context.Context, *facts) error{
+		r.readRivals, r.readConsent, r.readPod, r.readDevices, r.readNodes, r.readAnswers,
+	} {
+		if err := read(ctx, f); err != nil || f.refused != nil {
+			return f, err
 		}
 	}
 	f.server = r.ask(ctx, f.pod)
@@ -278,6 +286,10 @@ func (f *facts) again(result apply.Result) time.Duration {
 		if after == 0 || d < after {
 			after = d
 		}
+	}
+	if f.refused != nil {
+		sooner(lookForConsent)
+		return after
 	}
 	if !f.retryAt.IsZero() {
 		sooner(max(f.retryAt.Sub(f.now), time.Millisecond))

@@ -25,6 +25,18 @@ type job struct {
 	finished chan struct{}
 }
 
+// followedBy is what goes on after a job that has ended; nil if nothing does.
+func (j *job) followedBy(what step) *job {
+	switch what {
+	case step{}:
+		return nil
+	case j.step:
+		return j // the server was asked a moment before
+	default:
+		return &job{step: what}
+	}
+}
+
 // jobs run steps beside the reconciles, at most one for each resource. What a job
 // found out is fetched with ended; wake tells when to.
 type jobs struct {

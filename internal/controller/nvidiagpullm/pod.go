@@ -83,6 +83,9 @@ func (r *Reconciler) claim(ctx context.Context, f *facts) error {
 	if err != nil {
 		return err
 	}
+	if room := live.Status.Capacity[corev1.ResourceStorage]; live.Status.Phase == corev1.ClaimBound {
+		f.room = room.String()
+	}
 	has, wants := live.Spec.Resources.Requests[corev1.ResourceStorage], wanted.Spec.Resources.Requests[corev1.ResourceStorage]
 	if wants.Cmp(has) <= 0 {
 		return nil // what was kept from a larger time stays as it is
@@ -103,6 +106,9 @@ func (r *Reconciler) deleteClaim(ctx context.Context, f *facts) error {
 	key := types.NamespacedName{Namespace: nvidiagpullm.Namespace(f.resource), Name: nvidiagpullm.ClaimName(f.resource)}
 	if err := r.Client.Get(ctx, key, claim); err != nil {
 		return client.IgnoreNotFound(err)
+	}
+	if claim.Labels[object.LabelName] != nvidiagpullm.LabelNameValue {
+		return nil // another kind's, of the same name
 	}
 	return client.IgnoreNotFound(r.Client.Delete(ctx, claim))
 }

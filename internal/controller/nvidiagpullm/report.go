@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
@@ -34,12 +33,13 @@ const (
 	reasonServerFailed  = "ServerFailed"
 	reasonPullFailed    = "PullFailed"
 	reasonCannotExpand  = "CannotExpand"
+	reasonNotAllowed    = "NamespaceNotAllowed"
 )
 
 // isFinal tells the faults that only another spec mends.
 func isFinal(reason string) bool {
 	switch reason {
-	case reasonModelNotFound, reasonNoSpace, reasonNoMemory, reasonRefused:
+	case reasonModelNotFound, reasonNoMemory, reasonRefused:
 		return true
 	}
 	return false
@@ -54,10 +54,10 @@ func report(f *facts, outcome condition.Outcome, now metav1.Time) infrav1.Nvidia
 	status.PodName, status.ModelLoaded, status.GPUAssigned, status.GPUDevices = "", "", false, nil
 	if f.pod != nil {
 		status.PodName = f.pod.Name
-		status.GPUAssigned, status.GPUDevices = gpusOf(f.pod)
+		status.GPUAssigned, status.GPUDevices = gpusOf(f.pod, f.claimed)
 	}
 	status.ModelLoaded = loadedModel(f)
-	installs := f.resource.Spec.Action == infrav1.ActionInstall
+	installs := f.resource.Spec.Action == infrav1.ActionInstall && f.refused == nil
 	status.URL, status.Answers, status.AnswersConfigMap = "", nil, ""
 	if installs {
 		status.URL = nvidiagpullm.URL(f.resource)
@@ -81,15 +81,16 @@ func report(f *facts, outcome condition.Outcome, now metav1.Time) infrav1.Nvidia
 	return status
 }
 
-// loadedModel is what the server says, with what we loaded first where there are
-// several.
+// loadedModel is what the server says. Where there are several it is the one that
+// we loaded before, for as long as that is there: so it is known which one is to
+// go when another one has been loaded.
 func loadedModel(f *facts) string {
+	if before := f.resource.Status.ModelLoaded; slices.Contains(f.server.loaded, before) {
+		return before
+	}
 	wanted := normal(nvidiagpullm.Model(f.resource))
 	if f.resource.Spec.Action == infrav1.ActionInstall && slices.Contains(f.server.loaded, wanted) {
 		return wanted
-	}
-	if before := f.resource.Status.ModelLoaded; slices.Contains(f.server.loaded, before) {
-		return before
 	}
 	loaded := slices.DeleteFunc(slices.Clone(f.server.loaded), func(name string) bool { return name == nvidiagpullm.RunningAlias })
 	slices.Sort(loaded)
@@ -97,28 +98,6 @@ func loadedModel(f *facts) string {
 		return ""
 	}
 	return loaded[0]
-}
-
-// gpusOf tells whether a pod has the GPUs that it asks for, and which, where the
-// runtime tells (KEP-4680, the pod status's allocatedResourcesStatus).
-func gpusOf(pod *corev1.Pod) (bool, []string) {
-	asked := false
-	for _, container := range pod.Spec.Containers {
-		gpus := container.Resources.Limits[nvidiagpullm.ResourceGPU]
-		asked = asked || !gpus.IsZero()
-	}
-	var devices []string
-	for _, status := range pod.Status.ContainerStatuses {
-		for _, allocated := range status.AllocatedResourcesStatus {
-			if allocated.Name != nvidiagpullm.ResourceGPU {
-				continue
-			}
-			for _, device := range allocated.Resources {
-				devices = append(devices, string(device.ResourceID))
-			}
-		}
-	}
-	return asked && pod.Spec.NodeName != "" && !isEnded(pod), devices
 }
 
 // outcome is how things stand where nothing failed.
@@ -157,6 +136,8 @@ func (f *facts) working() condition.Outcome {
 		return waiting(reasonPulling, "model %s is being fetched: %d %%", what.model, f.job.percent/10*10)
 	case stepPrompt:
 		return waiting(reasonPrompting, "prompt %d of %d is being answered", len(f.answers)+1, len(f.resource.Spec.Prompts))
+	case stepUnload:
+		return waiting(reasonLoading, "model %s is loaded; %s is being dropped from memory", normal(nvidiagpullm.Model(f.resource)), what.model)
 	case stepFinish:
 		return waiting(reasonFinishing, "the prompts are answered; the pod is being ended")
 	default:
@@ -231,7 +212,7 @@ func conditions(all *[]metav1.Condition, f *facts, now metav1.Time) {
 			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: f.resource.Generation,
 		}, now)
 	}
-	installs := f.resource.Spec.Action == infrav1.ActionInstall
+	installs := f.resource.Spec.Action == infrav1.ActionInstall && f.refused == nil
 	lacking := condition.Classify(f.lackingGPUs())
 	has := lacking.Verdict == condition.Done
 	reason, message := reasonServing, "the GPUs that are asked for are there"

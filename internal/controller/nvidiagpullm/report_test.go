@@ -164,7 +164,7 @@ func TestExplain(t *testing.T) {
 		says  string
 	}{
 		"no such model":   {pull, fmt.Errorf("x: %w", ollama.ErrModelNotFound), true, "doesn't exist in its registry; correct spec.model"},
-		"a full disk":     {pull, fmt.Errorf("x: %w", ollama.ErrNoSpace), true, "set spec.persistentStorage and spec.storageSize"},
+		"a full disk":     {pull, fmt.Errorf("x: %w", ollama.ErrNoSpace), false, "set spec.persistentStorage and spec.storageSize"},
 		"a registry":      {pull, fmt.Errorf("500: %w", ollama.ErrRegistry), false, "it is tried again"},
 		"no server":       {pull, fmt.Errorf("x: %w", ollama.ErrUnreachable), false, "stopped answering"},
 		"another failure": {step{kind: stepLoad, model: "phi:latest"}, errors.New("out of memory"), false, "failed at load of phi:latest: out of memory"},
@@ -185,14 +185,15 @@ func TestFailuresPause(t *testing.T) {
 	key := types.NamespacedName{Namespace: "team", Name: "demo"}
 	at := now.Time
 	pause := func() time.Duration { return f.of(key, 1).until.Sub(at) }
-	f.note(key, 1, at, errors.New("one"))
+	fail := func() { f.note(key, failure{generation: 1, longest: longestPause, err: errors.New("x")}, at) }
+	fail()
 	first := pause()
-	f.note(key, 1, at, errors.New("two"))
+	fail()
 	if second := pause(); first != firstPause || second != 2*first {
 		t.Errorf("pauses of %s and %s", first, second)
 	}
 	for range 40 {
-		f.note(key, 1, at, errors.New("more"))
+		fail()
 	}
 	if last := pause(); last != longestPause {
 		t.Errorf("after many failures a pause of %s, want %s", last, longestPause)

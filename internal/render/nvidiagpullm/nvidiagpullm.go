@@ -9,6 +9,7 @@ package nvidiagpullm
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,6 +43,10 @@ const (
 	// its image need have no shell: the pod's liveness is that this name exists, and
 	// when it is taken away the kubelet ends the server, which exits with 0.
 	RunningAlias = "slipway-running:latest"
+
+	// AnnotationAllowFrom on a Namespace names the namespaces, with commas between,
+	// whose NvidiaGpuLlms may act in it; a star stands for all.
+	AnnotationAllowFrom = "slipway.dev/allow-from"
 
 	// envNoPrune keeps what is half fetched over a restart of the server.
 	envNoPrune = "OLLAMA_NOPRUNE"
@@ -113,6 +118,20 @@ func Namespace(r *infrav1.NvidiaGpuLlm) string {
 		return r.Spec.Namespace
 	}
 	return r.Namespace
+}
+
+// Allows tells whether a namespace lets the resources of another one act in it. Its
+// own always may.
+func Allows(namespace *corev1.Namespace, from string) bool {
+	if namespace.Name == from {
+		return true
+	}
+	for _, name := range strings.Split(namespace.Annotations[AnnotationAllowFrom], ",") {
+		if name = strings.TrimSpace(name); name == from || name == "*" {
+			return true
+		}
+	}
+	return false
 }
 
 // ServiceName is the name of the Service of an installation.
