@@ -1,6 +1,7 @@
 // Package nvidiagpullm tests NvidiaGpuLlm against a real API server, with the
-// controllers running in the test and pods on a simulated node that has GPUs. No
-// Ollama runs in a simulated pod: what needs one is in the end-to-end tests.
+// controllers running in the test and pods on a simulated node that has GPUs. Where
+// a pod needs an Ollama server, test/ollama/pods gives it a real one; most of what
+// needs one is in the end-to-end tests.
 package nvidiagpullm
 
 import (
@@ -14,9 +15,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -114,7 +117,8 @@ func resource(namespace, name string, action infrav1.Action) *infrav1.NvidiaGpuL
 	}
 }
 
-// await watches a resource until it is as wanted, and returns it so.
+// await watches a resource until it is as wanted, and returns it so; nil waits
+// until it is gone.
 func await(t *testing.T, namespace, name string, missing func(*infrav1.NvidiaGpuLlm) string) *infrav1.NvidiaGpuLlm {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -125,11 +129,24 @@ func await(t *testing.T, namespace, name string, missing func(*infrav1.NvidiaGpu
 	}
 	defer watcher.Stop()
 	last := "it never appeared"
+	if missing == nil {
+		found := &infrav1.NvidiaGpuLlm{}
+		if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); apierrors.IsNotFound(err) {
+			return nil
+		}
+	}
 	for {
 		select {
 		case event := <-watcher.ResultChan():
 			found, ok := event.Object.(*infrav1.NvidiaGpuLlm)
 			if !ok {
+				continue
+			}
+			if missing == nil {
+				if event.Type == watch.Deleted {
+					return found
+				}
+				last = "it is still there"
 				continue
 			}
 			if last = missing(found); last == "" {

@@ -174,19 +174,6 @@ func TestStatusOfOthers(t *testing.T) {
 	await(t, ns, "check-status", says("ServerUnreachable", "no Ollama server answers in it on port 11434"))
 }
 
-// TestOtherNamespace: the pod is where the spec says, and goes with the resource.
-func TestOtherNamespace(t *testing.T) {
-	home, there := namespace(t), namespace(t)
-	made := cpu(home, "demo")
-	made.Spec.Namespace = there
-	create(t, made)
-	awaitPod(t, there, func(p *corev1.Pod) bool { return p != nil })
-	if err := kube.Delete(t.Context(), made); err != nil {
-		t.Fatal(err)
-	}
-	awaitPod(t, there, func(p *corev1.Pod) bool { return p == nil })
-}
-
 // TestWrongSpecs: bad input gets one clear line that says what to do instead.
 func TestWrongSpecs(t *testing.T) {
 	ns := namespace(t)

@@ -74,6 +74,9 @@ func Image(ctx context.Context) (v1.Image, error) {
 
 // Options say how a server runs.
 type Options struct {
+	// Address is where it listens, as HOST:PORT; a free port of the loopback
+	// interface if empty.
+	Address string
 	// Models is the folder OLLAMA_MODELS; a temporary one if empty.
 	Models string
 	// Env are more variables, as NAME=value.
@@ -118,7 +121,10 @@ func Start(t *testing.T, opts Options) *Server {
 	if s.Models == "" {
 		s.Models = t.TempDir()
 	}
-	address := freeAddress(t)
+	address := opts.Address
+	if address == "" {
+		address = freeAddress(t)
+	}
 	s.URL = "http://" + address
 	s.process = command(t.Context(), program, s.Models, opts.Space)
 	s.process.Env = append([]string{
