@@ -76,7 +76,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s is larger than the %s allowed", e.What, bytes(e.Limit))
+	return fmt.Sprintf("%s is larger than the %s allowed", e.What, size(e.Limit))
 }
 
 // HostileError means that an archive would do harm if it were unpacked: a path
@@ -94,17 +94,23 @@ func (e *HostileError) Error() string {
 // fault of its own. It may go by itself.
 type UnavailableError struct {
 	Repository string
-	Err        error
+	// Vendored is the directory of vendored charts that doesn't hold the chart either;
+	// empty if there is none.
+	Vendored string
+	Err      error
 }
 
 func (e *UnavailableError) Error() string {
+	if e.Vendored != "" {
+		return fmt.Sprintf("%s is not available: %v; without it, the chart must be in %s (slipway charts vendor puts it there)", e.Repository, e.Err, e.Vendored)
+	}
 	return fmt.Sprintf("%s is not available: %v; it is tried again", e.Repository, e.Err)
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// bytes writes a size as a person would.
-func bytes(n int64) string {
+// size writes a size as a person would.
+func size(n int64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)
