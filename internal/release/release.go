@@ -9,30 +9,34 @@
 // ready. The table is read from the top; the first line that fits counts.
 //
 //	newest revision                    and                              next
-//	any                                removed, not one is ours         Nothing
 //	none                               removed                          Nothing
-//	uninstalled                        removed, objects remain          Wait, in the end Forget
+//	any                                removed, not one is ours         Nothing
+//	uninstalled                        objects remain, not for long     Wait
 //	uninstalled                        removed                          Forget
-//	pending, uninstalling, by another  its time isn't over              Wait
+//	pending, by another                its time isn't over              Wait
 //	any                                removed                          Uninstall
 //	uninstalling                                                        Uninstall
-//	any pending                                                         Recover
-//	any                                the chart can't be had           Settle, Correct or Wait
+//	pending                                                             Recover
 //	none, uninstalled                                                   Install
-//	deployed, of the wanted config     settled, no test due             Correct or Nothing
+//	deployed, and to stay              drifted, and nobody insists      Correct
+//	deployed, of the wanted config     settled                          Test, Nothing, Wait or Stop
 //	deployed, of the wanted config     ready, a test is due             Test
-//	deployed, of the wanted config     a test failed, not settled       Fail
+//	deployed, of the wanted config     a test failed                    Fail
 //	deployed, of the wanted config     ready                            Settle
 //	deployed, of the wanted config     not ready, its time isn't over   Wait
 //	deployed, of the wanted config     not ready in time                Fail
-//	failed, of the wanted config       late, and ready after all        Settle
+//	failed, ours, of the wanted config late, and ready after all        Settle
 //	failed, of the wanted config       interrupted                      Upgrade
-//	failed, of the wanted config       attempts left                    Wait, then Upgrade
-//	failed, of the wanted config       strategy rollback, a good one    Rollback
+//	failed, of the wanted config       attempts are left                Wait, then Upgrade
+//	failed, of the wanted config       a good one before, and may       Rollback
 //	failed, of the wanted config                                        Stop
-//	rollback of the wanted config      it had failed                    Settle, Fail, Rollback again, Stop
-//	rollback of the wanted config      it hadn't failed                 Stop: somebody did it by hand
+//	rollback from the wanted config    by hand                          Stop
+//	rollback from the wanted config    interrupted, or failed           Rollback again, then Stop
+//	rollback from the wanted config    ready; not ready in time         Settle; Fail
+//	rollback from the wanted config    settled                          Stop
 //	anything else                                                       Upgrade
+//
+// Install and Upgrade are a Wait while the chart can't be had.
 //
 // A revision that is settled is never rolled back because it is unready later:
 // that is the cluster's doing, and another revision wouldn't help.
@@ -80,10 +84,13 @@ type Revision struct {
 	// Settled is true when the revision was once ready, and its tests, if asked
 	// for, had passed.
 	Settled bool
-	// Late is true for a failed one that wasn't ready in its time: all that it
+	// Faulted is true when it failed once, whatever its status is now: Helm forgets
+	// it when another revision follows.
+	Faulted bool
+	// Late is true for a faulted one that wasn't ready in its time: all that it
 	// consists of was applied.
 	Late bool
-	// Interrupted is true for a failed one whose process died over it.
+	// Interrupted is true for a faulted one whose process died over it.
 	Interrupted bool
 	// Changed is when its action began, or when it ended if that is known.
 	Changed time.Time
@@ -165,9 +172,12 @@ type State struct {
 	Readiness readiness.Result
 	// Drift names what differs from the newest revision, a sentence each.
 	Drift []string
+	// Contested is true when the same drift came back after it was corrected, again
+	// and again.
+	Contested bool
 	// Remaining names objects of an uninstalled release that are still there.
 	Remaining []string
-	// Patience is how long to wait for Remaining; 0 stands for DefaultTimeout.
+	// Patience is how long to wait for Remaining.
 	Patience time.Duration
 	// Grace is how long a pending revision of somebody else's may be.
 	Grace time.Duration
@@ -233,5 +243,6 @@ const (
 	ReasonDrifted          = "Drifted"
 	ReasonBusy             = "AnotherProcessAtWork"
 	ReasonNotOurs          = "NotOurs"
+	ReasonAttemptFailed    = "AttemptFailed"
 	ReasonChartUnavailable = "ChartUnavailable"
 )
