@@ -1,10 +1,7 @@
 package nvidiagpullm_test
 
 import (
-	"bytes"
-	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,37 +10,12 @@ import (
 
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
+	"github.com/slipway-dev/slipway/test/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the goldens")
-
 // TestGoldens renders testdata/NAME.in.yaml, with an answer for the first of its
-// prompts, and compares with testdata/NAME.out.yaml. `go test -update` rewrites
-// them.
-func TestGoldens(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.in.yaml")
-	if err != nil || len(inputs) == 0 {
-		t.Fatalf("no goldens found: %v", err)
-	}
-	for _, path := range inputs {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".in.yaml"), func(t *testing.T) {
-			got := render(t, path)
-			golden := strings.TrimSuffix(path, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("rendered objects changed (-want +got); go test -update rewrites them:\n%s", diff)
-			}
-		})
-	}
-}
+// prompts.
+func TestGoldens(t *testing.T) { golden.Each(t, render) }
 
 func render(t *testing.T, path string) []byte {
 	t.Helper()
@@ -63,28 +35,19 @@ func render(t *testing.T, path string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	for _, object := range objects {
-		made, err := sigsyaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.WriteString("---\n")
-		out.Write(made)
-	}
+	out := golden.Manifests(t, objects, nil)
 	claim, err := nvidiagpullm.Claim(resource)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if claim != nil {
-		made, err := sigsyaml.Marshal(claim)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.WriteString("---\n")
-		out.Write(made)
+	if claim == nil {
+		return out
 	}
-	return out.Bytes()
+	made, err := sigsyaml.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(out, "---\n"...), made...)
 }
 
 // TestAnswersComeBack: what is written to the ConfigMap is read back, and only

@@ -2,47 +2,20 @@ package simulatordeployment_test
 
 import (
 	"bytes"
-	"flag"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/render/simulatordeployment"
+	"github.com/slipway-dev/slipway/test/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the goldens")
-
-// TestGoldens renders testdata/NAME.in.yaml (the APIs that a cluster serves, and
-// a SimulatorDeployment) and compares with testdata/NAME.out.yaml. `go test
-// -update` rewrites them.
+// TestGoldens renders testdata/NAME.in.yaml: the APIs that a cluster serves, and
+// a SimulatorDeployment.
 func TestGoldens(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.in.yaml")
-	if err != nil || len(inputs) == 0 {
-		t.Fatalf("no goldens found: %v", err)
-	}
-	for _, path := range inputs {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".in.yaml"), func(t *testing.T) {
-			got := render(t, load(t, path))
-			golden := strings.TrimSuffix(path, ".in.yaml") + ".out.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("rendered objects changed (-want +got); go test -update rewrites them:\n%s", diff)
-			}
-		})
-	}
+	golden.Each(t, func(t *testing.T, path string) []byte { return render(t, load(t, path)) })
 }
 
 func render(t *testing.T, in simulatordeployment.Input) []byte {
@@ -51,16 +24,7 @@ func render(t *testing.T, in simulatordeployment.Input) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	for _, object := range objects {
-		text, err := sigsyaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.WriteString("---\n")
-		out.Write(text)
-	}
-	return out.Bytes()
+	return golden.Manifests(t, objects, nil)
 }
 
 func load(t *testing.T, path string) simulatordeployment.Input {
