@@ -85,7 +85,7 @@ func (u *unpacking) unpack(what string, archive []byte, visit func(File) error) 
 	for {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return drain(what, content)
 		}
 		if err != nil {
 			return damaged(what, err)
@@ -128,6 +128,14 @@ func (u *unpacking) content(what string, archive []byte) (io.Reader, error) {
 	bounded.from = unzipped
 	bounded.most = max(ratioFloor, int64(len(archive))*u.limits.Ratio)
 	return bounded, nil
+}
+
+// drain reads on after the last entry, where the checksum of the compression stands.
+func drain(what string, content io.Reader) error {
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return damaged(what, err)
+	}
+	return nil
 }
 
 // read returns a file's contents. The header's size is only a claim, and not

@@ -76,8 +76,11 @@ func (c *Client) OpenRepository(ctx context.Context, repository string, credenti
 	if err != nil {
 		return nil, err
 	}
-	path := strings.Trim(at.url.EscapedPath(), "/")
-	if !at.isOCI() || !repositoryForm.MatchString(path) {
+	path := ""
+	if at.isOCI() {
+		path = strings.Trim(at.url.EscapedPath(), "/")
+	}
+	if !repositoryForm.MatchString(path) {
 		return nil, &InvalidError{fmt.Sprintf("%s is no repository of an OCI registry; write oci://registry/path in lower case", at)}
 	}
 	options := []name.Option{name.StrictValidation}
