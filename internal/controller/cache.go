@@ -73,8 +73,19 @@ func index(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	_, err = mgr.GetCache().GetInformer(ctx, &corev1.Node{})
-	return err
+	return cacheEvidence(ctx, mgr)
+}
+
+// cacheEvidence starts the informers that a diagnosis reads from, whichever
+// controllers run: one that runs alone may watch less, and a read of what isn't
+// cached fails.
+func cacheEvidence(ctx context.Context, mgr ctrl.Manager) error {
+	for _, read := range []client.Object{&corev1.Pod{}, &corev1.Event{}, &corev1.Node{}, &corev1.PersistentVolumeClaim{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, read); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepOwnFields drops what other managers own: the apply engine asks only for

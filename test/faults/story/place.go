@@ -7,6 +7,8 @@ package story
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +34,8 @@ const (
 	// look is the time between two looks at the whole world, which no one watch
 	// shows.
 	look = 50 * time.Millisecond
+	// lastCalls is how many of the operator's requests a failure tells of.
+	lastCalls = 40
 )
 
 // Place is one run's namespace, with an operator that works for it alone.
@@ -109,7 +113,8 @@ func (p *Place) Await(missing func() string) {
 		select {
 		case <-ticker.C:
 		case <-late:
-			p.Fatalf("after %s: %s", deadline, told)
+			calls := p.wire.Take()
+			p.Fatalf("after %s: %s\nthe operator's last requests: %v", deadline, told, calls[max(0, len(calls)-lastCalls):])
 		}
 	}
 }
@@ -200,10 +205,31 @@ func (p *Place) AwaitDeath(happened <-chan struct{}, ended func() bool) bool {
 	}
 }
 
-// differs tells how the world differs from the one without faults.
+// differs tells how the world differs from the one without faults: first by name,
+// since whoever reads it may see no more than the beginning.
 func differs(want, got bed.World) string {
-	if diff := cmp.Diff(want, got); diff != "" {
-		return "the world differs from the one without the fault (-):\n" + diff
+	var missing, left, other []string
+	for name := range want {
+		if found, there := got[name]; !there {
+			missing = append(missing, name)
+		} else if !cmp.Equal(want[name], found) {
+			other = append(other, name)
+		}
 	}
-	return ""
+	for name := range got {
+		if _, wanted := want[name]; !wanted {
+			left = append(left, name)
+		}
+	}
+	if len(missing)+len(left)+len(other) == 0 {
+		return ""
+	}
+	for _, names := range [][]string{missing, left, other} {
+		slices.Sort(names)
+	}
+	told := fmt.Sprintf("the world differs from the one without the fault: missing %v, left over %v, different %v", missing, left, other)
+	for _, name := range slices.Backward(other) { // custom resources, which say why, have the latest names
+		told += fmt.Sprintf("\n%s (-without, +with the fault):\n%s", name, cmp.Diff(want[name], got[name]))
+	}
+	return told
 }
