@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,19 @@ func (p Pass) End(outcome condition.Outcome, again time.Duration) (ctrl.Result, 
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 }
+
+// Backoff is how long a resource that can't be brought on waits between tries:
+// twice as long each time, up to a bound, so that it goes on soon after an API
+// server that was away for long is back. The usual bound is a quarter of an hour.
+func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstDelay, lastDelay)
+}
+
+// Bounds of the backoff.
+const (
+	firstDelay = 5 * time.Millisecond
+	lastDelay  = 30 * time.Second
+)
 
 // conflictDelay lets the cache see what we conflicted with.
 const conflictDelay = 20 * time.Millisecond

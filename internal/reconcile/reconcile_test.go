@@ -74,6 +74,25 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestBackoffIsBounded: however often it failed, a resource is tried again soon.
+func TestBackoffIsBounded(t *testing.T) {
+	backoff, last := Backoff(), time.Duration(0)
+	for range 40 {
+		next := backoff.When(ctrl.Request{})
+		if next < last || next > lastDelay {
+			t.Fatalf("%s follows %s", next, last)
+		}
+		last = next
+	}
+	if last != lastDelay {
+		t.Errorf("it ends at %s, want %s", last, lastDelay)
+	}
+	backoff.Forget(ctrl.Request{})
+	if first := backoff.When(ctrl.Request{}); first != firstDelay {
+		t.Errorf("after a success it begins with %s, want %s", first, firstDelay)
+	}
+}
+
 // TestProgressIsNoFailure: what failed beside something that was done is tried
 // again soon, whatever the backoff says.
 func TestProgressIsNoFailure(t *testing.T) {

@@ -60,6 +60,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 	enqueue := handler.EnqueueRequestsFromMapFunc
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("simulatordeployment").
+		WithOptions(controller.Options{RateLimiter: reconcile.Backoff()}).
 		For(&simv1alpha1.SimulatorDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&simv1alpha1.SimulatorDeployment{}, enqueue(r.waiting), builder.WithPredicates(releases())).
 		Watches(&corev1.Pod{}, enqueue(reconcile.Instance(simulatordeployment.LabelNameValue)), builder.WithPredicates(reconcile.FaultyPods())).
