@@ -26,17 +26,15 @@ type done struct {
 // decided again, up to the bound.
 func (e *Engine) applyOne(ctx context.Context, owner identity, each item) done {
 	intent := intentOf(owner, each.wanted)
+	read := e.read
 	if _, known := e.memory.get(each.ref); !known {
 		if err := e.checkScope(each); err != nil {
 			return done{err: err}
 		}
+		read = e.readNew
 	}
 	var last done
-	for attempt := range attempts {
-		read := e.read
-		if attempt > 0 {
-			read = e.readServer
-		}
+	for range attempts {
 		live, err := read(ctx, each.ref)
 		if known, lags := e.lag(each.ref, live); err == nil && lags {
 			if known.intent == intent {
@@ -51,6 +49,7 @@ func (e *Engine) applyOne(ctx context.Context, owner identity, each item) done {
 			return last
 		}
 		e.memory.forget(each.ref)
+		read = e.readServer
 	}
 	return last
 }
@@ -127,8 +126,8 @@ func (e *Engine) checkScope(each item) error {
 
 // write applies an object on the server. One that is there is named by its UID,
 // so that no other of its name is written in its place, and our fields are
-// taken by force; one that isn't there is written without force, so that an
-// object of someone else's that appeared in between is a conflict.
+// taken by force; one that isn't there is only ever created, so that an object
+// of someone else's that is there all the same is a conflict.
 func (e *Engine) write(ctx context.Context, owner identity, each item, intent object.Digest, live *snapshot) done {
 	if replicas, yes := e.replicasToHandOver(each.wanted, live); yes {
 		if err := e.handOver(ctx, each.ref, live, replicas); err != nil {
@@ -140,6 +139,8 @@ func (e *Engine) write(ctx context.Context, owner identity, each item, intent ob
 	if live != nil {
 		marked.SetUID(live.GetUID())
 		options = append(options, client.ForceOwnership)
+	} else {
+		marked.SetResourceVersion(onlyCreate)
 	}
 	err := e.send(ctx, each.ref, marked, options...)
 	if err != nil && live != nil {
@@ -164,6 +165,12 @@ func (e *Engine) write(ctx context.Context, owner identity, each item, intent ob
 	e.memory.put(each.ref, known)
 	return done{live: after.Unstructured, action: actionOf(live, after)}
 }
+
+// onlyCreate is the resource version to name in an apply that may create an object
+// and never change one: an object that is there has another one, which is a
+// conflict, and for one that isn't the server gives none a look. No object has
+// it: etcd counts from it before its first write.
+const onlyCreate = "1"
 
 func actionOf(before, after *snapshot) Action {
 	switch {

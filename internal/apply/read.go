@@ -23,38 +23,54 @@ type snapshot struct {
 }
 
 // read finds an object in the cache, and where that doesn't have it, on the
-// server: the cache holds only objects with our label. Nil: it isn't there.
+// server: the cache holds only objects with our label, and may lag behind our
+// own writes. Nil: it isn't there.
 func (e *Engine) read(ctx context.Context, ref object.Ref) (*snapshot, error) {
-	if e.cache != nil {
-		found, err := e.readCache(ctx, ref)
-		if found != nil || err != nil {
-			return found, err
-		}
+	found, _, err := e.readCache(ctx, ref)
+	if found != nil || err != nil {
+		return found, err
 	}
 	return e.readServer(ctx, ref)
 }
 
-// readCache gives nil where the cache has no such object or no such kind.
-func (e *Engine) readCache(ctx context.Context, ref object.Ref) (*snapshot, error) {
+// readNew is read for an object that we haven't written as far as we remember.
+// Where the cache holds its kind but not the object, nobody is asked: if it is
+// there after all, its creation is refused and it is read then.
+func (e *Engine) readNew(ctx context.Context, ref object.Ref) (*snapshot, error) {
+	found, held, err := e.readCache(ctx, ref)
+	if found != nil || held || err != nil {
+		return found, err
+	}
+	return e.readServer(ctx, ref)
+}
+
+// readCache gives nil where the cache has no such object. It tells whether it
+// holds such objects at all.
+func (e *Engine) readCache(ctx context.Context, ref object.Ref) (found *snapshot, held bool, err error) {
+	if e.cache == nil {
+		return nil, false, nil
+	}
 	obj, err := e.blank(ref)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	err = e.cache.Get(ctx, keyOf(ref), obj)
 	var unknown *cache.ErrResourceNotCached
 	switch {
-	case apierrors.IsNotFound(err), errors.As(err, &unknown):
-		return nil, nil //nolint:nilnil // absent is no error
+	case errors.As(err, &unknown):
+		return nil, false, nil
+	case apierrors.IsNotFound(err):
+		return nil, true, nil
 	case err != nil:
-		return nil, fmt.Errorf("read %s from the cache: %w", ref.Display(), err)
+		return nil, true, fmt.Errorf("read %s from the cache: %w", ref.Display(), err)
 	}
 	managed := obj.GetManagedFields()
 	obj.SetManagedFields(nil)
 	live, err := asUnstructured(obj, ref)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
-	return &snapshot{Unstructured: live, managed: managed, cached: true}, nil
+	return &snapshot{Unstructured: live, managed: managed, cached: true}, true, nil
 }
 
 // blank is an empty object of a kind: a typed one where the scheme knows it,

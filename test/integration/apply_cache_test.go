@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-dev/slipway/internal/apply"
+	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/test/bed"
 )
@@ -130,6 +131,32 @@ func TestASecondPassNeitherWritesNorReads(t *testing.T) {
 	want(t, 4, len(result.Live))
 	want(t, "x", result.Live[2].GetAnnotations()["note"])
 	want(t, 0, len(result.Live[2].GetManagedFields()))
+}
+
+// TestANewObjectCostsOneRequest: nobody is asked whether it is there.
+func TestANewObjectCostsOneRequest(t *testing.T) {
+	c := newCached(t)
+	c.inventory.Stale = true
+	c.wire.Take()
+	c.mustApply(everything(c.namespace)...)
+	want(t, []string{
+		"PATCH configmaps/owner", "PATCH serviceaccounts/chat", "PATCH services/chat",
+		"PATCH deployments/chat", "PATCH poddisruptionbudgets/chat",
+	}, through(c.wire.Take()))
+}
+
+// TestAForeignObjectThatTheCacheDoesNotHold is neither taken over nor changed.
+func TestAForeignObjectThatTheCacheDoesNotHold(t *testing.T) {
+	c := newCached(t)
+	foreign := bed.Account(c.namespace, "chat")
+	foreign.SetLabels(nil)
+	c.create(foreign)
+	before := get(c.stand, "chat", &corev1.ServiceAccount{})
+	_, err := c.apply(everything(c.namespace)...)
+	if !condition.IsStop(err) {
+		t.Errorf("got %v, want a Stop", err)
+	}
+	want(t, before, get(c.stand, "chat", &corev1.ServiceAccount{}))
 }
 
 // TestDriftThroughTheCache: a change, a deletion and a lost label, which takes
