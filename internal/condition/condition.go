@@ -8,10 +8,12 @@
 // present only while they are true.
 //
 //	outcome   Ready    Reconciling  Stalled   who acts next
-//	Done      True     absent       absent    nobody
+//	Done      True     absent*      absent    nobody
 //	Waiting   False    True         absent    someone else; we watch for it
 //	Retrying  False    True         absent    we do, with backoff
 //	Stopped   False    absent       True      the user, by changing the spec
+//
+// * True as long as something of a former spec isn't gone yet.
 package condition
 
 import (

@@ -92,6 +92,10 @@ type Outcome struct {
 	// nothing is retried. It may be set beside a Stop or a Wait, when several
 	// things failed at once.
 	Retry error
+	// Left says what a Done outcome still waits for to be gone, in a sentence;
+	// Ready is then true, since what the spec asks for is there, and Reconciling
+	// too.
+	Left string
 	// Silent is true when all that happened was a conflict or our own shutdown:
 	// nothing that a condition or an event should mention.
 	Silent bool
@@ -146,7 +150,14 @@ func Report(conditions *[]metav1.Condition, outcome Outcome, generation int64, n
 		ready = metav1.ConditionTrue
 	}
 	changed := set(Ready, ready)
-	changed = while(Reconciling, outcome.Verdict == Waiting || outcome.Verdict == Retrying) || changed
+	if outcome.Verdict == Done && outcome.Left != "" {
+		changed = Set(conditions, metav1.Condition{
+			Type: Reconciling, Status: metav1.ConditionTrue, ObservedGeneration: generation,
+			Reason: ReasonTerminating, Message: outcome.Left,
+		}, now) || changed
+	} else {
+		changed = while(Reconciling, outcome.Verdict == Waiting || outcome.Verdict == Retrying) || changed
+	}
 	return while(Stalled, outcome.Verdict == Stopped) || changed
 }
 

@@ -102,6 +102,29 @@ func TestReportFollowsTheTable(t *testing.T) {
 	}
 }
 
+// TestLeft: what isn't gone yet is told beside Ready, and of no other outcome.
+func TestLeft(t *testing.T) {
+	const left = "waiting until it is gone"
+	for _, verdict := range []Verdict{Done, Waiting, Retrying, Stopped} {
+		var conditions []metav1.Condition
+		Report(&conditions, Outcome{Verdict: verdict, Reason: "R", Message: "m", Left: left}, 7, then)
+		told := Find(conditions, Reconciling)
+		if is := told != nil && told.Message == left; is != (verdict == Done) {
+			t.Errorf("%s: got %+v", verdict, conditions)
+		}
+		if IsTrue(conditions, Ready) != (verdict == Done) {
+			t.Errorf("%s: got %+v", verdict, conditions)
+		}
+		if Report(&conditions, Outcome{Verdict: verdict, Reason: "R", Message: "m", Left: left}, 7, now) {
+			t.Errorf("%s: telling it again is a change", verdict)
+		}
+		Report(&conditions, Outcome{Verdict: Done, Reason: "R", Message: "m"}, 7, now)
+		if Find(conditions, Reconciling) != nil {
+			t.Errorf("%s: it is gone and still waited for", verdict)
+		}
+	}
+}
+
 // TestReportTwiceIsNoChange: whatever came before, telling the same outcome
 // again writes nothing, and a silent one never writes.
 func TestReportTwiceIsNoChange(t *testing.T) {
@@ -110,6 +133,7 @@ func TestReportTwiceIsNoChange(t *testing.T) {
 			Verdict: rapid.SampledFrom([]Verdict{Done, Waiting, Stopped, Retrying}).Draw(t, "verdict"),
 			Reason:  rapid.SampledFrom([]string{"A", "B"}).Draw(t, "reason"),
 			Message: rapid.String().Draw(t, "message"),
+			Left:    rapid.SampledFrom([]string{"", "old"}).Draw(t, "left"),
 			Silent:  rapid.Bool().Draw(t, "silent"),
 		}
 	})
