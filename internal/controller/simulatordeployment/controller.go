@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,7 +58,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=inference.networking.x-k8s.io,resources=inferenceobjectives,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.istio.io,resources=destinationrules,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods;nodes;events,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims;nodes;events,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile makes the stack that the resource asks for, and says how it goes.
@@ -71,24 +70,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	record := r.record(facts)
 	result, err := r.apply(ctx, facts, record)
 	facts.deployment = record.Object
+	pass := reconcile.Pass{Progressed: result.Wrote()}
 	found, evidenceErr := r.diagnose(ctx, facts, result)
 	if evidenceErr != nil {
-		return ctrl.Result{}, evidenceErr
+		return pass.End(condition.Classify(evidenceErr), 0)
 	}
 	outcome := condition.Classify(err)
 	status := report(facts, result, outcome, found, metav1.NewTime(r.Now()))
-	pass := reconcile.Pass{Progressed: result.Wrote()}
 	if err := record.Write(ctx, status); err != nil {
 		return pass.End(condition.Classify(err), 0)
 	}
-	return pass.End(outcome, again(outcome, result))
+	return pass.End(outcome, again(outcome, result, found))
 }
 
 // again is when to look again at the latest. Names are waited for with a limit
-// beside the watches: their holder may go while that is being written down.
-func again(outcome condition.Outcome, result apply.Result) time.Duration {
-	if isTaken(outcome.Reason) {
+// beside the watches: their holder may go while that is being written down. And
+// nobody tells of rights that are granted.
+func again(outcome condition.Outcome, result apply.Result, found findings) time.Duration {
+	switch {
+	case isTaken(outcome.Reason):
 		return lookForNames
+	case found[simulatordeployment.Picker].Reason == reasonPickerForbidden:
+		return lookForRights
 	}
 	return result.Again
 }
@@ -98,7 +101,8 @@ func (r *Reconciler) apply(ctx context.Context, facts *facts, record *record) (a
 	if err != nil {
 		return apply.Result{}, err
 	}
-	if err := r.claim(ctx, facts, record, wanted); err != nil {
+	facts.wanted = wanted
+	if err := r.claim(ctx, facts, record); err != nil {
 		return apply.Result{}, err
 	}
 	return r.Engine.Apply(ctx, apply.Owner{Object: record.Object}, record, wanted)
@@ -106,15 +110,12 @@ func (r *Reconciler) apply(ctx context.Context, facts *facts, record *record) (a
 
 // claim records the names that a resource is about to take, unless another one in
 // the namespace has one of them.
-func (r *Reconciler) claim(ctx context.Context, facts *facts, record *record, wanted []*unstructured.Unstructured) error {
+func (r *Reconciler) claim(ctx context.Context, facts *facts, record *record) error {
 	held, err := record.Load(ctx)
 	if err != nil {
 		return err
 	}
-	refs := make([]object.Ref, 0, len(wanted))
-	for _, each := range wanted {
-		refs = append(refs, object.Of(each))
-	}
+	refs := refsOf(facts.wanted)
 	fresh := object.Difference(refs, held)
 	if len(fresh) == 0 {
 		return nil

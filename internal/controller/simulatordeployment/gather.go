@@ -3,6 +3,7 @@ package simulatordeployment
 import (
 	"context"
 	"fmt"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ import (
 type facts struct {
 	deployment *simv1alpha1.SimulatorDeployment
 	served     simulatordeployment.Served
+	// wanted are the objects that the spec asks for, once they are rendered.
+	wanted []*unstructured.Unstructured
 }
 
 func (f *facts) input() simulatordeployment.Input {
@@ -102,6 +105,9 @@ func (r *Reconciler) diagnose(ctx context.Context, facts *facts, result apply.Re
 	}
 	return found, nil
 }
+
+// lookForRights is how often a picker's rights are looked at that it lacks.
+const lookForRights = 10 * time.Second
 
 // lackingRight asks the API server whether the picker's account may do what a
 // picker does. A picker without its rights runs, and serves nothing.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/object"
@@ -47,6 +49,31 @@ func taken(wanted []object.Ref, others []*simv1alpha1.SimulatorDeployment) error
 		}
 	}
 	return nil
+}
+
+func refsOf(wanted []*unstructured.Unstructured) []object.Ref {
+	refs := make([]object.Ref, 0, len(wanted))
+	for _, each := range wanted {
+		refs = append(refs, object.Of(each))
+	}
+	return refs
+}
+
+// left says which objects of a former spec aren't gone yet; nothing when all are.
+func left(facts *facts) string {
+	var held []object.Ref
+	for _, entry := range facts.deployment.Status.Inventory {
+		held = append(held, object.Ref(entry))
+	}
+	former := object.Difference(held, refsOf(facts.wanted))
+	switch len(former) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("waiting until %s of the former spec is gone", former[0].Display())
+	default:
+		return fmt.Sprintf("waiting until %s and %d more of the former spec are gone", former[0].Display(), len(former)-1)
+	}
 }
 
 // listed is "the names a, b and 3 more are", with its verb.

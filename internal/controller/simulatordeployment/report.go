@@ -23,15 +23,6 @@ const (
 	reasonPickerForbidden = "PickerForbidden"
 )
 
-// titles are what a component is called in a sentence.
-var titles = map[simulatordeployment.Component]string{
-	simulatordeployment.Prefill:         "prefill",
-	simulatordeployment.Decode:          "decode",
-	simulatordeployment.Picker:          "picker",
-	simulatordeployment.StandardGateway: "standard gateway",
-	simulatordeployment.IstioGateway:    "Istio gateway",
-}
-
 // findings say what keeps a part from serving.
 type findings = map[simulatordeployment.Component]diagnosis.Finding
 
@@ -51,6 +42,7 @@ func report(facts *facts, result apply.Result, outcome condition.Outcome, found 
 	}
 	if outcome.Verdict == condition.Done {
 		outcome = summary(facts, status.Conditions, parts)
+		outcome.Left = left(facts)
 	}
 	condition.Report(&status.Conditions, outcome, deployment.Generation, now)
 	return status
@@ -66,21 +58,25 @@ type part struct {
 	simulatordeployment.Part
 	workload *unstructured.Unstructured // nil: not there
 	finding  *diagnosis.Finding
+	misled   bool // its Service leads elsewhere, and finding says so
 }
 
 func partsOf(facts *facts, result apply.Result, found findings) []part {
 	var parts []part
+	misled := mislead(facts, result)
 	for _, each := range simulatordeployment.Parts(facts.deployment) {
 		made := part{Part: each, workload: workloadOf(result, each.Name)}
 		if finding, is := found[each.Component]; is {
 			made.finding = &finding
+		} else if finding, is := misled[each.Component]; is {
+			made.finding, made.misled = &finding, true
 		}
 		parts = append(parts, made)
 	}
 	return parts
 }
 
-func (p part) serves() bool { return p.workload != nil && isServing(p.workload) }
+func (p part) serves() bool { return p.workload != nil && isServing(p.workload) && !p.misled }
 
 func (p part) counted(field string) int32 {
 	if p.workload == nil {
@@ -132,7 +128,7 @@ func summary(facts *facts, conditions []metav1.Condition, parts []part) conditio
 				verdict = condition.Stopped
 			}
 			return condition.Outcome{Verdict: verdict, Reason: each.finding.Reason,
-				Message: titles[each.Component] + ": " + each.finding.Message}
+				Message: simulatordeployment.Title(each.Component) + ": " + each.finding.Message}
 		}
 		if waits == nil {
 			waits = each
@@ -161,7 +157,7 @@ func doneReason(parts []part) string {
 func fractions(parts []part) string {
 	var texts []string
 	for _, each := range parts {
-		texts = append(texts, titles[each.Component]+" "+each.fraction())
+		texts = append(texts, simulatordeployment.Title(each.Component)+" "+each.fraction())
 	}
 	return strings.Join(texts, ", ")
 }
@@ -170,7 +166,7 @@ func unready(parts []part) []string {
 	var names []string
 	for _, each := range parts {
 		if !each.serves() {
-			names = append(names, titles[each.Component])
+			names = append(names, simulatordeployment.Title(each.Component))
 		}
 	}
 	return names

@@ -33,9 +33,13 @@ type Input struct {
 	Served     Served
 }
 
-// Objects returns all objects wanted for a deployment.
+// Objects returns all objects wanted for a deployment. An error is a
+// condition.Stop: the spec asks for what can't be.
 func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	s := stackOf(in)
+	if err := s.clash(); err != nil {
+		return nil, err
+	}
 	wanted := s.stages()
 	for _, part := range []func() ([]runtime.Object, error){s.picker, s.gateways, s.gatewayAPI, s.loadBalancing} {
 		objects, err := part()
