@@ -102,7 +102,7 @@ type Repository struct {
 	// the operator's pod as file:///… or /….
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(https?://|oci(\\+http)?://|file:///|/)[^ ]+$')",message="url must be https://…, http://…, oci://…, file:///… or a directory such as /charts"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(https?://|oci([+]http)?://|file:///|/)[^ ]+$')",message="url must be https://…, http://…, oci://…, file:///… or a directory such as /charts"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[a-z+]+://[^/]*@')",message="url must not hold credentials; write them to a Secret and name it in repository.secretRef"
 	URL string `json:"url,omitempty"`
 
