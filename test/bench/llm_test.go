@@ -147,6 +147,7 @@ func BenchmarkThousandDeployments(b *testing.B) {
 		base := func() time.Duration {
 			w := newWorld(b)
 			defer w.plane.Stop()
+			unrelated(w) // the same cluster: they cost the control plane, too
 			return bare(w, "bare", deployments)
 		}()
 		w := newWorld(b)
