@@ -13,10 +13,11 @@ import (
 
 	"github.com/slipway-dev/slipway/internal/controller"
 	"github.com/slipway-dev/slipway/internal/manager"
+	"github.com/slipway-dev/slipway/internal/registry"
 )
 
 func newOperator(streams Streams) *cobra.Command {
-	options := manager.Options{ShutdownGrace: 20 * time.Second}
+	options := manager.Options{ShutdownGrace: 20 * time.Second, Charts: registry.Options{Now: time.Now}}
 	level := "info"
 	command := &cobra.Command{
 		Use:   "operator",
@@ -46,6 +47,8 @@ func newOperator(streams Streams) *cobra.Command {
 	flags.BoolVar(&options.LeaderElection, "leader-elect", false, "let several replicas run, of which one works")
 	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the leader's Lease (default: the pod's own)")
 	flags.IntVar(&options.Concurrency, "concurrency", 16, "resources of one kind reconciled at once")
+	flags.StringVar(&options.Charts.Vendored, "charts-dir", "", "directory that slipway charts vendor has filled; its charts are used first, without a network")
+	flags.StringVar(&options.Charts.Cache, "charts-cache", "", "directory that keeps fetched charts (default: memory)")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	return command
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slipway-dev/slipway/internal/controller"
+	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/internal/version"
 )
 
@@ -37,7 +38,9 @@ type Options struct {
 	Concurrency int
 	// ShutdownGrace is how long a running reconcile may take after a signal.
 	ShutdownGrace time.Duration
-	Log           *slog.Logger
+	// Charts say where charts are kept, and which are there from the start.
+	Charts registry.Options
+	Log    *slog.Logger
 }
 
 // Run runs the operator against a cluster until the context ends.

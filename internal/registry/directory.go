@@ -54,7 +54,7 @@ func unreadable(dir string, err error) error {
 	return &UnavailableError{Repository: dir, Err: err}
 }
 
-func (s *dirSource) close() { s.root.Close() }
+func (s *dirSource) close() { _ = s.root.Close() } // It was only read.
 
 func (s *dirSource) find(_ context.Context, name string, version wanted) (published, error) {
 	data, err := readLimited(s.files, "index.yaml", s.limits.Index)
@@ -148,7 +148,7 @@ func readLimited(files fs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, err

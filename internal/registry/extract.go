@@ -47,7 +47,7 @@ func Extract(what string, archive []byte, dir string, limits Limits) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	return Unpack(what, archive, limits, func(file File) error {
 		if err := root.MkdirAll(path.Dir(file.Name), 0o755); err != nil {
 			return err

@@ -132,7 +132,9 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 func TestSitesThatAreNoRepositories(t *testing.T) {
 	site := newSite(t, false)
 	chart := Chart{Repository: site.repository(), Name: "infra", Version: "1.0.0"}
-	entry := func(rest string) string { return "entries:\n  infra:\n  - {name: infra, version: 1.0.0, " + rest + "}\n" }
+	entry := func(rest string) string {
+		return "entries:\n  infra:\n  - {name: infra, version: 1.0.0, " + rest + "}\n"
+	}
 	for words, files := range map[string]map[string]string{
 		"has no index.yaml":                              {},
 		"is no index of a chart repository":              {"index.yaml": "<html>\n\tSign in"},
