@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,13 +36,28 @@ type Servers struct {
 	byPod map[types.UID]*server.Server
 	// gone are pods whose server has ended.
 	gone map[types.UID]bool
+	// disk is the size of each server's store, and filler what something else takes
+	// of it, in bytes; zero is without a bound.
+	disk, filler int64
+}
+
+// Option changes what servers there are.
+type Option func(*Servers)
+
+// WithDisk bounds each server's store to size bytes, of which something else takes
+// filled until MakeRoom. It needs root.
+func WithDisk(size, filled int64) Option {
+	return func(s *Servers) { s.disk, s.filler = size, filled }
 }
 
 // Serve gives the namespace's pods their servers until the test ends. The caller
 // has seen to it that server.Program compiles.
-func Serve(t *testing.T, kube client.WithWatch, namespace string) *Servers {
+func Serve(t *testing.T, kube client.WithWatch, namespace string, options ...Option) *Servers {
 	t.Helper()
 	s := &Servers{t: t, kube: kube, byPod: map[types.UID]*server.Server{}, gone: map[types.UID]bool{}}
+	for _, option := range options {
+		option(s)
+	}
 	watcher, err := kube.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +83,21 @@ func (s *Servers) Of(pod types.UID) *ollama.Client {
 	}
 	return nil
 }
+
+// MakeRoom takes away what fills the servers' disks, of those to come too.
+func (s *Servers) MakeRoom() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.filler = 0
+	for _, each := range s.byPod {
+		if err := os.Remove(fillerIn(each)); err != nil {
+			s.t.Errorf("make room: %v", err)
+		}
+	}
+}
+
+func fillerIn(s *server.Server) string { return filepath.Join(s.Folder(), "filler") }
 
 func (s *Servers) follow(ctx context.Context, watcher watch.Interface) {
 	for event := range watcher.ResultChan() {
@@ -105,9 +136,16 @@ func (s *Servers) start(ctx context.Context, pod *corev1.Pod) {
 			env = append(env, variable.Name+"="+variable.Value)
 		}
 	}
-	made := server.Start(s.t, server.Options{Address: net.JoinHostPort(host, strconv.Itoa(nvidiagpullm.Port)), Env: env})
+	made := server.Start(s.t, server.Options{
+		Address: net.JoinHostPort(host, strconv.Itoa(nvidiagpullm.Port)), Env: env, Space: s.disk,
+	})
 	s.mu.Lock()
 	s.byPod[pod.UID] = made
+	if s.filler > 0 {
+		if err := os.WriteFile(fillerIn(made), make([]byte, s.filler), 0o600); err != nil {
+			s.t.Errorf("fill the disk of pod %s: %v", pod.Name, err)
+		}
+	}
 	s.mu.Unlock()
 	text := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"podIP":%q,"podIPs":[{"ip":%q}]}}`, pod.UID, host, host)
 	err := s.kube.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
