@@ -126,6 +126,16 @@ $(TOOLS)/generate: tools/go.mod tools/go.sum $(wildcard tools/generate/*.go)
 	@echo "building the generators (once)"
 	@CGO_ENABLED=0 $(GO) -C tools build -o ../$@ ./generate
 
+##@ Charts
+
+# The resource whose charts are fetched (empty: the defaults), and where to.
+LLMD   ?= config/samples/components_v1alpha1_llmd.yaml
+CHARTS ?= $(DIST)/charts
+
+.PHONY: get-manifests
+get-manifests: build ## Fetch the charts of the Llmd in LLMD into CHARTS, render them, list their images
+	@$(BIN)/slipway charts vendor $(if $(LLMD),-f $(LLMD)) -o $(CHARTS)
+
 ##@ Image and installation
 
 .PHONY: docker-build

@@ -154,6 +154,28 @@ func TestVendoredChartsComeFirst(t *testing.T) {
 	writeFiles(t, plain, map[string][]byte{"infra-1.0.0.tgz": vendored[0].Archive.Data})
 	archive, err = newClient(Options{Vendored: plain}).Chart(t.Context(), Chart{Repository: "oci://nowhere.invalid/x", Name: "infra"}, Credentials{})
 	wantChart(t, archive, err, "infra", "1.0.0")
+	// A ConfigMap is mounted through links that stay within.
+	mounted := t.TempDir()
+	if err := os.Rename(dir, filepath.Join(mounted, "..2026")); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{"..data": "..2026"}
+	files, err := os.ReadDir(filepath.Join(mounted, "..2026"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		links[file.Name()] = filepath.Join("..data", file.Name())
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(mounted, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir = mounted
+	client = newClient(Options{Vendored: dir})
+	archive, err = get(site.repository(), "1.1.0", "")
+	wantChart(t, archive, err, "infra", "1.1.0")
 	// A file that was changed on the way is seen.
 	writeFiles(t, dir, map[string][]byte{filepath.Base(archive2(t, dir, vendored[1]).Source): chartOf(t, "infra", "1.1.0", entry2("infra/evil"))})
 	_, err = get(site.repository(), "1.1.0", "")
