@@ -77,9 +77,10 @@ func gatewayContainer(each envoy) corev1.Container {
 	// drains, /server_info is not.
 	probes := part.HTTPProbes("admin", "/ready", "/server_info", gatewayStartupSeconds)
 	container := corev1.Container{
-		Name:  "envoy",
-		Image: each.image,
-		Env:   []corev1.EnvVar{fromField("POD_NAME", "metadata.name"), fromField("POD_NAMESPACE", "metadata.namespace")},
+		Name:            "envoy",
+		Image:           each.image,
+		ImagePullPolicy: part.PullPolicy(each.image),
+		Env:             []corev1.EnvVar{fromField("POD_NAME", "metadata.name"), fromField("POD_NAMESPACE", "metadata.namespace")},
 		Ports: []corev1.ContainerPort{
 			{Name: part.HTTP, ContainerPort: gatewayPort, Protocol: corev1.ProtocolTCP},
 			{Name: "admin", ContainerPort: gatewayAdminPort, Protocol: corev1.ProtocolTCP},

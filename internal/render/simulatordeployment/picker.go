@@ -124,9 +124,10 @@ func (s stack) pickerPod() corev1.PodSpec {
 		SecurityContext:               part.RestrictedPod(),
 		Volumes:                       []corev1.Volume{configVolume(s.epp.name)},
 		Containers: []corev1.Container{{
-			Name:  "epp",
-			Image: s.epp.image,
-			Args:  s.pickerArgs(),
+			Name:            "epp",
+			Image:           s.epp.image,
+			ImagePullPolicy: part.PullPolicy(s.epp.image),
+			Args:            s.pickerArgs(),
 			// Without a pool the picker calls itself after its pod.
 			Env: []corev1.EnvVar{fromField("NAMESPACE", "metadata.namespace"), fromField("POD_NAME", "metadata.name")},
 			Ports: []corev1.ContainerPort{

@@ -137,8 +137,9 @@ func (s stack) simulatorPod(stage stage) corev1.PodSpec {
 func simulator(stage stage, port corev1.ContainerPort) corev1.Container {
 	probes := part.HTTPProbes(port.Name, "/v1/models", "/health", startupSeconds)
 	return corev1.Container{
-		Name:  Simulator,
-		Image: stage.image,
+		Name:            Simulator,
+		Image:           stage.image,
+		ImagePullPolicy: part.PullPolicy(stage.image),
 		Args: append([]string{
 			"--model", model, "--mode", "random", "--port", strconv.Itoa(int(port.ContainerPort)),
 		}, stage.args...),
@@ -162,9 +163,10 @@ func simulator(stage stage, port corev1.ContainerPort) corev1.Container {
 func (s stack) sidecarContainer() corev1.Container {
 	probes := part.HTTPProbes(part.HTTP, "/health", "/health", startupSeconds)
 	return corev1.Container{
-		Name:          Sidecar,
-		Image:         s.sidecar.Image,
-		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		Name:            Sidecar,
+		Image:           s.sidecar.Image,
+		ImagePullPolicy: part.PullPolicy(s.sidecar.Image),
+		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
 		Args: []string{
 			"--port=" + strconv.Itoa(sidecarPort),
 			"--vllm-port=" + strconv.Itoa(enginePort),

@@ -91,6 +91,26 @@ func TestPatches(t *testing.T) {
 	}
 }
 
+// TestPullPolicyFollowsTheImage: Kubernetes' default is that of the first image,
+// and stays; what a new resource would have comes with another one.
+func TestPullPolicyFollowsTheImage(t *testing.T) {
+	ns := namespace(t)
+	create(t, sample(t, "_minimal", ns))
+	await(t, ns, "llm-sim-minimal", isReady)
+	deployment := one(t, ns, made[3], "ms-sim-llm-sim-minimal-decode")
+	for image, policy := range map[string]string{"example.com/a:1": "IfNotPresent", "example.com/a:latest": "Always"} {
+		patch(t, ns, "llm-sim-minimal", `{"spec":{"image":"`+image+`"}}`)
+		awaitState(t, deployment, func(found *unstructured.Unstructured) bool {
+			if found == nil {
+				return false
+			}
+			containers, _, _ := unstructured.NestedSlice(found.Object, "spec", "template", "spec", "containers")
+			container := containers[0].(map[string]any)
+			return container["image"] == image && container["imagePullPolicy"] == policy
+		})
+	}
+}
+
 // TestIstioArrives: the rule is made when the cluster begins to serve its kind,
 // kept while it does, and nothing breaks when it no longer does.
 func TestIstioArrives(t *testing.T) {
