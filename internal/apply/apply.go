@@ -64,22 +64,27 @@ func (e *Engine) prepare(owner Owner, wanted []*unstructured.Unstructured) (iden
 	if err != nil {
 		return who, nil, err
 	}
+	items, err := sortItems(wanted)
+	return who, items, err
+}
+
+func sortItems(wanted []*unstructured.Unstructured) ([]item, error) {
 	items := make([]item, 0, len(wanted))
 	for _, obj := range wanted {
 		ref := object.Of(obj)
 		if err := ref.Validate(); err != nil {
-			return who, nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
+			return nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
 		}
 		items = append(items, item{ref: ref, wanted: obj})
 	}
 	slices.SortFunc(items, func(a, b item) int { return object.Compare(a.ref, b.ref) })
 	for i := 1; i < len(items); i++ {
 		if items[i-1].ref.Identity() == items[i].ref.Identity() {
-			return who, nil, condition.Stop(condition.ReasonInvalidObject,
+			return nil, condition.Stop(condition.ReasonInvalidObject,
 				"%s is wanted twice; give one of them another name", items[i].ref.Display())
 		}
 	}
-	return who, items, nil
+	return items, nil
 }
 
 func refsOf(items []item) []object.Ref {

@@ -25,6 +25,8 @@ type Owner struct {
 type identity struct {
 	ref object.Ref
 	uid types.UID
+	// kept: someone else keeps the record of the objects (keep.go).
+	kept bool
 }
 
 func (e *Engine) identify(owner Owner) (identity, error) {
@@ -59,6 +61,9 @@ func (o identity) refersTo(obj *unstructured.Unstructured) bool {
 // reference where it may, a label with the UID where not.
 func (o identity) mark(wanted *unstructured.Unstructured) *unstructured.Unstructured {
 	marked := wanted.DeepCopy()
+	if o.kept {
+		return marked
+	}
 	labels := maps.Clone(marked.GetLabels())
 	if labels == nil {
 		labels = make(map[string]string, 2)
@@ -89,7 +94,7 @@ func (o identity) mark(wanted *unstructured.Unstructured) *unstructured.Unstruct
 // is ever deleted.
 func (o identity) owns(live *unstructured.Unstructured) bool {
 	if o.uid == "" {
-		return false
+		return o.kept
 	}
 	if controller := metav1.GetControllerOfNoCopy(live); controller != nil && controller.UID != o.uid {
 		return false
@@ -107,6 +112,9 @@ func (o identity) owns(live *unstructured.Unstructured) bool {
 // from before (a backup, an owner of the same name) or was handed over by an
 // annotation. The error is the sentence that the user reads.
 func (o identity) mayApply(live, wanted *unstructured.Unstructured) error {
+	if o.kept {
+		return nil
+	}
 	ref := object.Of(wanted).Display()
 	if controller := metav1.GetControllerOf(live); controller != nil && controller.UID != o.uid {
 		if o.isFormerly(controller, live.GetNamespace()) {

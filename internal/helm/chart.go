@@ -2,6 +2,7 @@ package helm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -58,6 +59,28 @@ func Load(files fs.FS, dir string) (*Chart, error) {
 		return nil, fmt.Errorf("read the chart %s: %w", dir, err)
 	}
 	return &Chart{chart: loaded}, nil
+}
+
+// fresh is the chart for one action of the SDK, which drops dependencies that are
+// switched off and merges values into it.
+func (c *Chart) fresh() (*chart.Chart, error) {
+	if c.archive == nil {
+		return nil, errors.New("only a chart of LoadArchive can be installed again and again")
+	}
+	return loader.LoadArchive(bytes.NewReader(c.archive))
+}
+
+// Digest is that of the chart's archive, sha256:…
+func (c *Chart) Digest() string { return fmt.Sprintf("sha256:%x", sha256.Sum256(c.archive)) }
+
+// CRDs are the documents of the chart's crds/, and of its dependencies', in
+// their order.
+func (c *Chart) CRDs() [][]byte {
+	var files [][]byte
+	for _, crd := range c.chart.CRDObjects() {
+		files = append(files, crd.File.Data)
+	}
+	return files
 }
 
 // Name is the chart's name.

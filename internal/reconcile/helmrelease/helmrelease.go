@@ -108,7 +108,7 @@ type Options struct {
 	// Log gets the SDK's lines; nil drops them.
 	Log slog.Handler
 	// Clock is the real one if nil.
-	Clock clock.Clock
+	Clock clock.PassiveClock
 }
 
 // Report is how a release stands.
