@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -43,6 +44,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 	generation := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("llmdeployment").
+		WithOptions(controller.Options{RateLimiter: reconcile.Backoff()}).
 		For(&llmv1alpha1.LLMDeployment{}, generation).
 		Watches(&llmv1alpha1.LLMModel{}, handler.EnqueueRequestsFromMapFunc(reconciler.usersOf), generation).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.Instance(llmdeployment.LabelNameValue)), builder.WithPredicates(reconcile.FaultyPods())).

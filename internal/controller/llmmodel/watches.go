@@ -9,12 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/reconcile"
 )
 
 // gathering is how long a model waits for more of its deployments to come or go
@@ -27,6 +29,7 @@ func Setup(mgr ctrl.Manager) error {
 	reconciler := &Reconciler{Client: mgr.GetClient(), Now: time.Now}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("llmmodel").
+		WithOptions(controller.Options{RateLimiter: reconcile.Backoff()}).
 		For(&llmv1alpha1.LLMModel{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&llmv1alpha1.LLMDeployment{}, users{}).
 		Complete(reconciler)
@@ -35,7 +38,7 @@ func Setup(mgr ctrl.Manager) error {
 // users enqueues the models that a deployment refers to, or has just ceased to.
 type users struct{}
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrlreconcile.Request]
 
 var _ handler.EventHandler = users{}
 
@@ -53,7 +56,7 @@ func (users) Update(_ context.Context, e event.UpdateEvent, q queue) {
 }
 
 func enqueue(q queue, object client.Object) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{
+	q.AddAfter(ctrlreconcile.Request{NamespacedName: types.NamespacedName{
 		Namespace: object.GetNamespace(), Name: modelRef(object),
 	}}, gathering)
 }

@@ -5,7 +5,6 @@ package simulatordeployment
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,12 +32,7 @@ type Reconciler struct {
 	served *reconcile.Served
 	watch  *optionalWatches
 	memory reconcile.Memory[*simv1alpha1.SimulatorDeployment]
-	// claims is held while names are claimed: of two resources that want one name,
-	// one is the first.
-	claims sync.Mutex
-	// unsure are the namespaces in which the last claim failed: it may have been
-	// written all the same, and the cache may not show it yet.
-	unsure map[string]bool
+	claims claims
 }
 
 // The rules for pods, inferencepools and inferenceobjectives are what a picker
@@ -120,9 +114,10 @@ func (r *Reconciler) claim(ctx context.Context, facts *facts, record *record) er
 	if len(fresh) == 0 {
 		return nil
 	}
-	r.claims.Lock()
-	defer r.claims.Unlock()
-	others, err := r.neighbours(ctx, facts.deployment)
+	claims := r.claims.of(facts.deployment.Namespace)
+	claims.Lock()
+	defer claims.Unlock()
+	others, err := r.neighbours(ctx, claims, facts.deployment)
 	if err != nil {
 		return err
 	}
@@ -130,7 +125,7 @@ func (r *Reconciler) claim(ctx context.Context, facts *facts, record *record) er
 		return err
 	}
 	if err := record.Save(ctx, object.Union(held, refs)); err != nil {
-		r.unsure[facts.deployment.Namespace] = true
+		claims.unsure.Insert(facts.deployment.Namespace)
 		return err
 	}
 	return nil

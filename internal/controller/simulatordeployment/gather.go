@@ -52,9 +52,9 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 // neighbours are the other resources of the namespace, each as it was written
 // last. After a claim of which nobody knows the outcome they come from the server,
 // and are remembered as they are there. Its caller holds the claims.
-func (r *Reconciler) neighbours(ctx context.Context, self *simv1alpha1.SimulatorDeployment) ([]*simv1alpha1.SimulatorDeployment, error) {
+func (r *Reconciler) neighbours(ctx context.Context, claims *stripe, self *simv1alpha1.SimulatorDeployment) ([]*simv1alpha1.SimulatorDeployment, error) {
 	var reader client.Reader = r.Client
-	unsure := r.unsure[self.Namespace]
+	unsure := claims.unsure.Has(self.Namespace)
 	if unsure {
 		reader = r.Server
 	}
@@ -62,7 +62,7 @@ func (r *Reconciler) neighbours(ctx context.Context, self *simv1alpha1.Simulator
 	if err := reader.List(ctx, &list, client.InNamespace(self.Namespace)); err != nil {
 		return nil, err
 	}
-	delete(r.unsure, self.Namespace)
+	claims.unsure.Delete(self.Namespace)
 	var others []*simv1alpha1.SimulatorDeployment
 	for i := range list.Items {
 		other := &list.Items[i]

@@ -2,11 +2,14 @@ package simulatordeployment
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
@@ -22,6 +25,34 @@ const lookForNames = 10 * time.Second
 // isTaken tells whether a resource with that reason waits for a name.
 func isTaken(reason string) bool {
 	return reason == reasonNamesTaken || reason == condition.ReasonOwnedByAnother
+}
+
+// claims are held while names are claimed: of two resources of a namespace that
+// want one name, one is the first. Namespaces don't wait for one another, or
+// only for the few that share a stripe.
+type claims struct {
+	seed    maphash.Seed
+	stripes *[32]stripe
+}
+
+// stripe is for the namespaces of one part of the hashes.
+type stripe struct {
+	sync.Mutex
+	// unsure are the namespaces in which the last claim failed: it may have been
+	// written all the same, and the cache may not show it yet.
+	unsure sets.Set[string]
+}
+
+func newClaims() claims {
+	made := claims{seed: maphash.MakeSeed(), stripes: &[32]stripe{}}
+	for i := range made.stripes {
+		made.stripes[i].unsure = sets.New[string]()
+	}
+	return made
+}
+
+func (c claims) of(namespace string) *stripe {
+	return &c.stripes[maphash.String(c.seed, namespace)%uint64(len(c.stripes))]
 }
 
 // maxNamesTold bounds how many names a message lists.

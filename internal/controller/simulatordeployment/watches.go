@@ -55,7 +55,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 		Events:   mgr.GetEventRecorder("slipway"),
 		Now:      time.Now,
 		served:   &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: simulatordeployment.Optional()},
-		unsure:   map[string]bool{},
+		claims:   newClaims(),
 	}
 	enqueue := handler.EnqueueRequestsFromMapFunc
 	build := ctrl.NewControllerManagedBy(mgr).

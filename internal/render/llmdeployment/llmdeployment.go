@@ -190,6 +190,7 @@ func container(in Input, graceSeconds int64) (corev1.Container, error) {
 	return corev1.Container{
 		Name:                     Container,
 		Image:                    in.Model.Spec.Image,
+		ImagePullPolicy:          part.PullPolicy(in.Model.Spec.Image),
 		Command:                  in.Model.Spec.Command,
 		Args:                     launch.args,
 		Env:                      environment(in.Model, port, launch.env),
