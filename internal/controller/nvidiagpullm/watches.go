@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -57,6 +58,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 	enqueue := handler.EnqueueRequestsFromMapFunc
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nvidiagpullm").
+		WithOptions(controller.Options{RateLimiter: reconcile.Backoff()}).
 		For(&infrav1.NvidiaGpuLlm{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&infrav1.NvidiaGpuLlm{}, enqueue(r.rivalsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, enqueue(r.ofName)).
