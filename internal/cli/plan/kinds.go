@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
+	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
@@ -33,6 +35,10 @@ type kind struct {
 	// users lists the resources in the cluster for which something else is made
 	// when one of this kind changes. Nil: there are none.
 	users func(context.Context, *Planner, object.Ref) ([]*unstructured.Unstructured, error)
+	// cluster: resources of the kind are in no namespace.
+	cluster bool
+	// remark says what a plan of this kind doesn't show; empty: nothing.
+	remark string
 }
 
 // kinds lists Slipway's kinds. Any other kind is planned as kubectl would apply
@@ -43,6 +49,8 @@ func kinds() []kind {
 		{gvk: deploymentKind, empty: func() any { return &llmv1alpha1.LLMDeployment{} }, render: renderDeployment},
 		{gvk: simulatorKind, empty: func() any { return &simv1alpha1.SimulatorDeployment{} }, render: renderSimulator},
 		{gvk: nvidiaKind, empty: func() any { return &infrav1.NvidiaGpuLlm{} }, render: renderNvidia},
+		{gvk: llmdKind, cluster: true, empty: func() any { return &componentsv1alpha1.Llmd{} }, render: renderLlmd, remark: llmdRemark},
+		{gvk: dataScienceClusterKind, cluster: true, empty: func() any { return &datascienceclusterv2.DataScienceCluster{} }, render: renderDataScienceCluster},
 	}
 }
 
@@ -105,6 +113,9 @@ func (p *Planner) render(ctx context.Context, made *Plan, one *resource, planned
 	case condition.IsStop(err):
 		made.note("%s would stop: %s", one.ref.Display(), condition.Classify(err).Message)
 		return nil, nil
+	}
+	if known.remark != "" && err == nil {
+		made.note("%s: %s", one.ref.Display(), known.remark)
 	}
 	return wanted, err
 }

@@ -110,7 +110,8 @@ func (p *Planner) Plan(ctx context.Context, manifests []*unstructured.Unstructur
 
 // place gives a manifest of a namespaced kind the namespace that it lacks.
 func (p *Planner) place(manifest *unstructured.Unstructured) error {
-	namespaced := ours(manifest.GroupVersionKind().GroupKind())
+	known, is := kindOf(manifest.GroupVersionKind().GroupKind())
+	namespaced := is && !known.cluster
 	if p.Client != nil {
 		gvk := manifest.GroupVersionKind()
 		mapping, err := p.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)

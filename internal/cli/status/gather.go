@@ -128,10 +128,15 @@ func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, lev
 // named lists what an object's spec and status name: what it refers to, and its
 // inventory.
 func named(live *unstructured.Unstructured) []object.Ref {
-	refs := refers(live)
 	inventory, _, _ := unstructured.NestedFieldNoCopy(live.Object, "status", "inventory")
-	entries, _ := inventory.([]any)
-	for _, entry := range entries[:min(len(entries), maxRefs)] {
+	return append(refers(live), entries(inventory)...)
+}
+
+// entries are the objects that an inventory names, at most maxRefs.
+func entries(inventory any) []object.Ref {
+	var refs []object.Ref
+	list, _ := inventory.([]any)
+	for _, entry := range list[:min(len(list), maxRefs)] {
 		fields, _ := entry.(map[string]any)
 		of := func(name string) string { value, _ := fields[name].(string); return value }
 		ref := object.Ref{Group: of("group"), Version: of("version"), Kind: of("kind"), Namespace: of("namespace"), Name: of("name")}

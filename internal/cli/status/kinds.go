@@ -34,7 +34,10 @@ func kinds() []kind {
 	return []kind{
 		{gvk: schema.GroupVersionKind{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"}},
 		{gvk: schema.GroupVersionKind{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"}},
-		{gvk: schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"}},
+		{
+			gvk:    schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"},
+			refers: released,
+		},
 		{
 			gvk:    schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"},
 			levers: func(_, _ *unstructured.Unstructured) diagnosis.Levers { return nvidiagpullm.Levers() },
@@ -90,6 +93,16 @@ func refers(live *unstructured.Unstructured) []object.Ref {
 		return named(live)
 	}
 	return nil
+}
+
+// released are the objects of an Llmd's releases, in the order of those.
+func released(live *unstructured.Unstructured) []object.Ref {
+	var refs []object.Ref
+	for _, part := range []string{"infra", "gatewayAPI", "modelService"} {
+		objects, _, _ := unstructured.NestedFieldNoCopy(live.Object, "status", part, "objects")
+		refs = append(refs, entries(objects)...)
+	}
+	return refs
 }
 
 // modelOf is the model that an LLMDeployment serves.
