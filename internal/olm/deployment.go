@@ -51,13 +51,13 @@ func (r render) deployments() []runtime.Object {
 	return made
 }
 
-// annotations are the pod template's, those of the ClusterServiceVersion, and
-// where the operator is and what it watches.
+// annotations are the pod template's, over them those of the ClusterServiceVersion,
+// and where the operator is and what it watches.
 func (r render) annotations(own map[string]string) map[string]string {
 	all := map[string]string{}
+	maps.Copy(all, own)
 	maps.Copy(all, r.bundle.CSV.Annotations)
 	delete(all, annotationExamples)
-	maps.Copy(all, own)
 	all[annotationTargets] = strings.Join(r.targets, ",")
 	all[annotationNamespace] = r.namespace
 	return all

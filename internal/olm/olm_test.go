@@ -65,7 +65,7 @@ spec:
         spec:
           selector: {matchLabels: {app: dolphin}}
           template:
-            metadata: {labels: {app: dolphin}}
+            metadata: {labels: {app: dolphin}, annotations: {capabilities: the pod's, own: kept}}
             spec:
               serviceAccountName: dolphin
               containers:
@@ -153,7 +153,7 @@ func TestObjectsOfAnOperatorOfAllNamespaces(t *testing.T) {
 		`"olm.targetNamespaces":""`, `{"name":"OPERATOR_CONDITION_NAME","value":"dolphin.v1.2.3"}`,
 		`"mountPath":"/tmp/k8s-webhook-server/serving-certs"`, `"secretName":"dolphin-service-cert"`,
 		`"cert-manager.io/inject-ca-from":"sea/dolphin-service-cert"`, `"targetPort":9443`,
-		`"conversionReviewVersions":["v1"]`, `"resources":["configmaps"]`, `"resources":["namespaces"]`,
+		`"conversionReviewVersions":["v1"]`, `"capabilities":"Basic Install"`, `"own":"kept"`, `"resources":["configmaps"]`, `"resources":["namespaces"]`,
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("missing %s in\n%s", part, text)
@@ -164,6 +164,17 @@ func TestObjectsOfAnOperatorOfAllNamespaces(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"example.com/dolphin:1.2.3", "example.com/fin:2", "example.com/operand:1"}, bundle.Images()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestLongNamesOfRoles: those of the cluster carry the namespace however long they
+// are, since a chart puts the release's there.
+func TestLongNamesOfRoles(t *testing.T) {
+	made := files("ALL")
+	long := strings.Repeat("long.", 12) + "dolphin"
+	made["manifests/csv.yaml"] = []byte(strings.ReplaceAll(string(made["manifests/csv.yaml"]), "serviceAccountName: dolphin", "serviceAccountName: "+long))
+	if found := kinds(mustRender(t, mustParse(t, made), olm.Options{Namespace: "sea"})); !slices.Contains(found, "ClusterRole /dolphin-sea-"+long) {
+		t.Error(found)
 	}
 }
 
