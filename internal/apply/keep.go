@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ func (e *Engine) Keep(ctx context.Context, wanted []*unstructured.Unstructured) 
 type Look struct {
 	Object *unstructured.Unstructured // without managedFields; nil: it isn't there
 	Own    object.Digest
+	// Shared is true when another manager owns fields, its status left out.
+	Shared bool
 }
 
 // Look reads an object from the cache, and from the server where the cache
@@ -46,7 +49,10 @@ func (e *Engine) Look(ctx context.Context, ref object.Ref, newest bool) (Look, e
 	if err != nil || live == nil {
 		return Look{}, err
 	}
-	return Look{Object: live.Unstructured, Own: e.ownFields(live)}, nil
+	shared := slices.ContainsFunc(live.managed, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Subresource == "" && entry.Manager != string(e.manager)
+	})
+	return Look{Object: live.Unstructured, Own: e.ownFields(live), Shared: shared}, nil
 }
 
 // Foresee gives an object as it would be if it were applied over a live one, by

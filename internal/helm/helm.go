@@ -20,9 +20,14 @@
 //     unless a request asks for more, and whoever needs progress watches the
 //     objects.
 //
-// There is no post-renderer: what Slipway changes in a chart it changes through
-// values. The strategy is set all the same, to leave hooks alone, because the
-// SDK by default sends them through together with the templates.
+// The one post-renderer puts labels on objects; whatever else Slipway changes in
+// a chart it changes through values. The strategy is always set, because the SDK
+// by default sends hooks through together with the templates, where two objects
+// of one name would get in each other's way.
+//
+// There are two sides to it. Client is for a person who installs one thing and
+// waits. Releases is for releases at run time: single actions, each of which may
+// die at any point, that another package decides on (package release).
 package helm
 
 import (

@@ -28,9 +28,10 @@ type drifted struct {
 	foreign bool
 }
 
-// compare finds the objects that aren't as they were released. An object whose
-// live fields include all that was released needs no request; of any other the
-// server is asked what an apply would change, once for each state of it.
+// compare finds the objects that aren't as they were released. One that nobody
+// else has written and that includes all that was released needs no request; of
+// any other the server is asked what an apply would change, once for each state
+// of it.
 func (r *Runner) compare(ctx context.Context, engine *apply.Engine, want Want, objects []held) ([]drifted, error) {
 	var list []drifted
 	for _, each := range objects {
@@ -64,7 +65,7 @@ func (r *Runner) compareOne(ctx context.Context, engine *apply.Engine, want Want
 	if len(rules.paths) > 0 {
 		mended = keeping(each.wanted, each.live, rules.paths)
 	}
-	if includes(each.live.Object, mended.Object) {
+	if !each.shared && includes(each.live.Object, mended.Object) {
 		return nil, nil //nolint:nilnil // no drift
 	}
 	checked := object.NewHasher()

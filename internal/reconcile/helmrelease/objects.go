@@ -2,6 +2,7 @@ package helmrelease
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/slipway-dev/slipway/internal/apply"
@@ -41,6 +43,7 @@ type held struct {
 	wanted *unstructured.Unstructured
 	live   *unstructured.Unstructured // nil: it isn't there
 	own    object.Digest
+	shared bool // with another field manager
 	// unserved: the cluster doesn't serve its kind.
 	unserved bool
 }
@@ -51,10 +54,14 @@ func parse(manifest string) ([]rendered, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
 	var objects []rendered
 	for {
+		var document json.RawMessage
 		content := map[string]any{}
-		err := decoder.Decode(&content)
+		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
 			return objects, nil
+		}
+		if err == nil && len(document) > 0 {
+			err = utiljson.Unmarshal(document, &content) // whole numbers as such
 		}
 		if err != nil {
 			return nil, fmt.Errorf("its manifest can't be read: %w", err)
@@ -136,7 +143,7 @@ func (r *Runner) hold(ctx context.Context, engine *apply.Engine, want Want, obje
 			case err != nil:
 				return nil, fmt.Errorf("read %s: %w", h.ref.Display(), err)
 			}
-			h.live, h.own = look.Object, look.Own
+			h.live, h.own, h.shared = look.Object, look.Own, look.Shared
 		}
 		list = append(list, h)
 	}
