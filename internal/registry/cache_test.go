@@ -171,6 +171,22 @@ func TestCachesAreBounded(t *testing.T) {
 			t.Errorf("what was used last is gone: %v", err)
 		}
 	}
+	clock := newClock()
+	files := disk{dir: t.TempDir(), most: 10, now: clock.Now}
+	for _, step := range []func(){
+		func() { _ = files.put("a", []byte("12345")) },
+		func() { _ = files.put("b", []byte("12345")) },
+		func() { files.get("a") },
+		func() { _ = files.put("c", []byte("12345")) },
+	} {
+		clock.pass(time.Minute)
+		step()
+	}
+	for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if _, found := files.get(key); found != want {
+			t.Errorf("%s is on disk: %v", key, found)
+		}
+	}
 	kept := newMemory(10)
 	kept.put("a", []byte("12345"))
 	kept.put("b", []byte("12345"))
@@ -250,15 +266,20 @@ func TestCacheOfAProcessThatIsKilled(t *testing.T) {
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// It says when it is in the midst of it.
 		lines := bufio.NewScanner(out)
-		for range 3 {
-			lines.Scan()
-		}
+		lines.Scan() // It is at work,
+		awaitPart(t, dir)
 		if err := process.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = process.Wait()
+		left, err := filepath.Glob(filepath.Join(dir, temporaryPrefix+"*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range left {
+			os.Remove(file) // So that the next round waits for its own.
+		}
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -290,10 +311,31 @@ func TestCacheOfAProcessThatIsKilled(t *testing.T) {
 	}
 }
 
+// filled is the size of an archive that fill writes: large, so that a write takes a
+// while.
+const filled = 16 << 20
+
+// awaitPart returns in the midst of a write.
+func awaitPart(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if info, err := file.Info(); err == nil && info.Size() > 0 && info.Size() < filled {
+				return
+			}
+		}
+	}
+	t.Error("no write was seen")
+}
+
 // fill writes archives until it is killed.
 func fill(dir string) {
-	kept := newCache(Options{Cache: dir, Now: time.Now})
-	data := make([]byte, 2<<20)
+	kept := newCache(Options{Cache: dir, CacheSize: 4 * filled, Now: time.Now})
+	data := make([]byte, filled)
 	for i := 0; ; i++ {
 		data[i%len(data)]++
 		kept.put(blobKey(Digest(data)), data)

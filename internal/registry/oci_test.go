@@ -279,6 +279,13 @@ func TestRepositoryReadsAnyImage(t *testing.T) {
 	wantError[*InvalidError](t, err, "none of sha256")
 	_, err = repository.Blob(t.Context(), Descriptor{Digest: Digest(nil)}, 10)
 	wantError[*InvalidError](t, err, "not there")
+	hub.mu.Lock()
+	hub.ask = func(w http.ResponseWriter, _ *http.Request) bool { w.Write([]byte("{}")); return true }
+	hub.mu.Unlock()
+	_, err = repository.Blob(t.Context(), Descriptor{Digest: Digest(nil)}, 10)
+	wantError[*DigestError](t, err)
+	_, err = repository.Manifest(t.Context(), digest.String())
+	wantError[*DigestError](t, err)
 	for _, at := range []string{"https://" + hub.host() + "/x", "/x", "oci://" + hub.host(), "oci://" + hub.host() + "/a/../b", "oci://" + url.PathEscape("a b") + "/x"} {
 		if _, err := client.OpenRepository(t.Context(), at, Credentials{}); err == nil {
 			t.Errorf("%s was opened", at)

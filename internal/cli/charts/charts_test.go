@@ -109,9 +109,9 @@ func serve(t *testing.T) (url string) {
 	}
 	index := "apiVersion: v1\nentries:\n"
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		name, version := strings.TrimPrefix(path, "/"), ""
-		at := strings.LastIndex(name, "-")
-		name, version = name[:at], strings.TrimSuffix(name[at+1:], ".tgz")
+		file := strings.TrimPrefix(path, "/")
+		at := strings.LastIndex(file, "-")
+		name, version := file[:at], strings.TrimSuffix(file[at+1:], ".tgz")
 		index += fmt.Sprintf("  %s:\n  - version: %s\n    urls: ['%s']\n", name, version, path)
 	}
 	files["/index.yaml"] = []byte(index)
