@@ -32,7 +32,7 @@ type origin struct {
 	repository string // as it stands in errors
 	given      bool   // whether there are credentials
 	url        *url.URL
-	client     *http.Client
+	http       *http.Client
 }
 
 // transport makes the transport for one fetch. A CA counts beside the system's,
@@ -68,7 +68,7 @@ func newOrigin(at place, given bool, transport http.RoundTripper) *origin {
 		repository: at.String(),
 		given:      given,
 		url:        at.url,
-		client:     &http.Client{Transport: transport, CheckRedirect: checkRedirect},
+		http:       &http.Client{Transport: transport, CheckRedirect: checkRedirect},
 	}
 }
 
@@ -136,7 +136,7 @@ func (o *origin) get(ctx context.Context, what, at, accept string, limit int64) 
 	if accept != "" {
 		request.Header.Set("Accept", accept)
 	}
-	response, err := o.client.Do(request)
+	response, err := o.http.Do(request)
 	if err != nil {
 		return nil, nil, o.unavailable(err)
 	}
@@ -214,6 +214,8 @@ func plain(err error) error {
 // indexSource is a repository with an index.yaml.
 type indexSource struct {
 	*origin
+	client    *Client
+	ca        []byte
 	limits    Limits
 	transport *http.Transport
 }
@@ -226,6 +228,8 @@ func (c *Client) openIndex(at place, credentials Credentials) (source, error) {
 	guarded := &guard{inner: transport, origin: at.url, credentials: credentials}
 	return &indexSource{
 		origin:    newOrigin(at, guarded.authorization() != "", guarded),
+		client:    c,
+		ca:        credentials.CA,
 		limits:    c.options.Limits,
 		transport: transport,
 	}, nil
@@ -252,13 +256,16 @@ func (s *indexSource) find(ctx context.Context, name string, version wanted) (pu
 		return published{}, err
 	}
 	target, err := at.Parse(entry.URLs[0])
-	if err != nil || target.Scheme != "http" && target.Scheme != "https" {
-		return published{}, &InvalidError{fmt.Sprintf("%s has chart %s %s at no http(s) URL; the repository's owner must mend its index", s.repository, name, entry.Version)}
+	if err != nil || target.Scheme != "http" && target.Scheme != "https" && target.Scheme != "oci" {
+		return published{}, &InvalidError{fmt.Sprintf("%s has chart %s %s at no URL of http, https or oci; the repository's owner must mend its index", s.repository, name, entry.Version)}
 	}
 	return published{name: name, version: entry.Version, digest: promised(entry.Digest), location: target.String()}, nil
 }
 
 func (s *indexSource) fetch(ctx context.Context, chart published) ([]byte, error) {
+	if strings.HasPrefix(chart.location, "oci://") {
+		return s.client.fetchTagged(ctx, chart.location, s.ca)
+	}
 	what := fmt.Sprintf("chart %s %s of %s", chart.name, chart.version, s.repository)
 	data, _, err := s.get(ctx, what, chart.location, "", s.limits.Archive)
 	if errors.Is(err, errAbsent) {

@@ -111,6 +111,31 @@ func TestCredentialsStayAtHome(t *testing.T) {
 	wantError[*InvalidError](t, err, "asks for credentials; they are sent to the repository's own host only")
 }
 
+// Some indexes have archives in an OCI registry, which is another host.
+func TestIndexesThatPointToRegistries(t *testing.T) {
+	hub := newHub(t)
+	hub.pushChart(t, "infra", "1.0.0")
+	hub.ask = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the registry was sent credentials")
+		}
+		return false
+	}
+	site := newSite(t, false)
+	site.user, site.password = "me", "hunter2"
+	site.files["/charts/index.yaml"] = fmt.Appendf(nil, "entries:\n  infra:\n  - {version: 1.0.0, urls: ['oci://%s/charts/infra:1.0.0']}\n  - {version: 2.0.0, urls: ['oci://%s/charts/infra:2.0.0']}\n  - {version: 3.0.0, urls: ['oci://%s/charts/infra']}\n",
+		hub.host(), hub.host(), hub.host())
+	get := func(version string) (Archive, error) {
+		return newClient(Options{}).Chart(t.Context(), Chart{Repository: site.repository(), Name: "infra", Version: version}, Credentials{Username: "me", Password: "hunter2"})
+	}
+	archive, err := get("1.0.0")
+	wantChart(t, archive, err, "infra", "1.0.0")
+	_, err = get("2.0.0")
+	wantError[*NotFoundError](t, err)
+	_, err = get("3.0.0")
+	wantError[*InvalidError](t, err, "without a tag")
+}
+
 func TestRedirectsThatAreRefused(t *testing.T) {
 	insecure := newSite(t, false)
 	insecure.publish(t, "infra", "1.0.0")
@@ -140,7 +165,7 @@ func TestSitesThatAreNoRepositories(t *testing.T) {
 		"is no index of a chart repository":              {"index.yaml": "<html>\n\tSign in"},
 		"has no entries":                                 {"index.yaml": "hello: world"},
 		"its archive is not there":                       {"index.yaml": entry("urls: [gone.tgz]")},
-		"at no http(s) URL":                              {"index.yaml": entry("urls: ['file:///etc/passwd']")},
+		"at no URL of http, https or oci":                {"index.yaml": entry("urls: ['file:///etc/passwd']")},
 		"is no whole tar archive":                        {"index.yaml": entry("urls: [a.tgz]"), "a.tgz": "<html>"},
 		"says of itself that it is other 1.0.0":          {"index.yaml": entry("urls: [a.tgz]"), "a.tgz": string(chartOf(t, "other", "1.0.0"))},
 		"says of itself that it is infra 1.0.1":          {"index.yaml": entry("urls: [a.tgz]"), "a.tgz": string(chartOf(t, "infra", "1.0.1"))},

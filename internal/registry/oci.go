@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -105,7 +106,7 @@ func (c *Client) OpenRepository(ctx context.Context, repository string, credenti
 		plainTransport.CloseIdleConnections()
 		return nil, opened.explain(err)
 	}
-	opened.client.Transport = authorized
+	opened.http.Transport = authorized
 	return opened, nil
 }
 
@@ -289,40 +290,68 @@ func (s *ociSource) find(ctx context.Context, chart string, version wanted) (pub
 	if err != nil {
 		return published{}, err
 	}
-	versions := make([]string, len(tags))
-	for i, tag := range tags {
-		versions[i] = strings.ReplaceAll(tag, "_", "+")
+	versions := []string{}
+	for _, tag := range tags {
+		// A tag such as 1.3, which moves from version to version, is none itself.
+		if _, err := semver.StrictNewVersion(strings.TrimPrefix(versionOf(tag), "v")); err == nil {
+			versions = append(versions, versionOf(tag))
+		}
 	}
 	chosen, err := version.choose(s.repository, chart, versions)
 	if err != nil {
 		return published{}, err
 	}
-	return s.resolve(ctx, chart, tags[chosen])
+	return s.resolve(ctx, chart, tagOf(versions[chosen]))
 }
 
 // tagOf is the tag of a version: Helm writes + as _, because a tag can't have one.
 func tagOf(version string) string { return strings.ReplaceAll(version, "+", "_") }
 
+func versionOf(tag string) string { return strings.ReplaceAll(tag, "_", "+") }
+
 // resolve reads the manifest of a chart and remembers its layer.
 func (s *ociSource) resolve(ctx context.Context, chart, tag string) (published, error) {
-	manifest, err := s.Manifest(ctx, tag)
+	layer, err := s.chartLayer(ctx, tag)
 	if err != nil {
 		return published{}, err
 	}
+	s.layer = layer
+	return published{name: chart, version: versionOf(tag), digest: promised(layer.Digest), location: s.repository + ":" + tag}, nil
+}
+
+// chartLayer is the layer of a manifest that is a chart's archive.
+func (r *Repository) chartLayer(ctx context.Context, reference string) (Descriptor, error) {
+	manifest, err := r.Manifest(ctx, reference)
+	if err != nil {
+		return Descriptor{}, err
+	}
 	for _, layer := range manifest.Layers {
 		if layer.MediaType == chartLayer {
-			s.layer = layer
-			return published{
-				name:     chart,
-				version:  strings.ReplaceAll(tag, "_", "+"),
-				digest:   promised(layer.Digest),
-				location: s.repository + ":" + tag,
-			}, nil
+			return layer, nil
 		}
 	}
-	return published{}, &InvalidError{fmt.Sprintf("%s:%s is an image and no Helm chart; check the repository and the chart's name", s.repository, tag)}
+	return Descriptor{}, &InvalidError{fmt.Sprintf("%s:%s is an image and no Helm chart; check the repository and the chart's name", r.repository, reference)}
 }
 
 func (s *ociSource) fetch(ctx context.Context, _ published) ([]byte, error) {
 	return s.Blob(ctx, s.layer, s.limits.Archive)
+}
+
+// fetchTagged reads the chart at oci://registry/path:tag, as some indexes have it.
+// That registry isn't the repository, so that it gets no credentials.
+func (c *Client) fetchTagged(ctx context.Context, location string, ca []byte) ([]byte, error) {
+	at := strings.LastIndex(location, ":")
+	if at < strings.LastIndex(location, "/") {
+		return nil, &InvalidError{fmt.Sprintf("the index has a chart at %s, without a tag; its owner must mend it", location)}
+	}
+	opened, err := c.OpenRepository(ctx, location[:at], Credentials{CA: ca})
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	layer, err := opened.chartLayer(ctx, location[at+1:])
+	if err != nil {
+		return nil, err
+	}
+	return opened.Blob(ctx, layer, c.options.Limits.Archive)
 }

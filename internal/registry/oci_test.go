@@ -101,6 +101,10 @@ func TestChartsInAnOCIRegistry(t *testing.T) {
 	for _, version := range []string{"v1.0.0", "1.0.1", "1.1.0+build.5", "2.0.0-rc.1"} {
 		hub.pushChart(t, "inferencepool", version)
 	}
+	// Tags that move with the versions, and others.
+	for _, tag := range []string{"1", "1.9", "latest", "v9"} {
+		hub.push(t, "charts/inferencepool", tag, chartLayer, chartOf(t, "inferencepool", "1.0.1"))
+	}
 	client := newClient(Options{})
 	repository := "oci://" + hub.host() + "/charts"
 	for asked, want := range map[string]string{
