@@ -118,7 +118,7 @@ func (s State) settle(newest *Revision) Decision {
 	failed, due := tests(newest)
 	switch {
 	case s.Wanted.Test && len(failed) > 0:
-		return Decision{Kind: Fail, Reason: ReasonTestsFailed, Message: fmt.Sprintf("tests of revision %d failed: %s", newest.Number, list(failed))}
+		return Decision{Kind: Fail, Reason: ReasonTestsFailed, Message: "tests failed: " + list(failed)}
 	case s.ready() && s.Wanted.Test && len(due) > 0:
 		return runTests(newest, due)
 	case s.ready():
@@ -143,7 +143,7 @@ func (s State) awaitReadiness(newest *Revision) Decision {
 			Message: fmt.Sprintf("waiting until revision %d is ready: %s", newest.Number, why)}
 	}
 	return Decision{Kind: Fail, Reason: ReasonNotReadyInTime,
-		Message: fmt.Sprintf("revision %d wasn't ready in %s: %s", newest.Number, cmp.Or(s.Wanted.Timeout, DefaultTimeout), why)}
+		Message: fmt.Sprintf("not ready in %s: %s", cmp.Or(s.Wanted.Timeout, DefaultTimeout), why)}
 }
 
 // rest is what is left to say of a settled revision. It never goes back.

@@ -92,12 +92,19 @@ func (r *Runner) run(ctx context.Context, want Want) (Report, error) {
 		return report, nil
 	}
 	if err := r.standing(remembered, seen); err != nil {
+		report.Again = faultFor
 		return report, err
 	}
 	err = r.act(ctx, want, seen, &remembered)
 	r.remember(key, remembered)
 	report.Acted = err == nil
 	report.Again = again
+	switch {
+	case condition.IsStop(err):
+		report.Again = faultFor
+	case err != nil:
+		report.Again = waitFor
+	}
 	return report, err
 }
 
@@ -119,6 +126,10 @@ func (r *Runner) remember(key types.NamespacedName, n note) {
 // faultFor is how long a fault that only another spec mends stands before the
 // chart is rendered again, in case it was the cluster that changed.
 const faultFor = 5 * time.Minute
+
+// waitFor is when to try again what someone else must make possible, since not
+// every such thing is watched.
+const waitFor = 30 * time.Second
 
 // standing gives the fault of an action that would only fail again.
 func (r *Runner) standing(n note, seen *sight) error {
