@@ -35,7 +35,7 @@ func TestExactVersionsAreFetchedOnce(t *testing.T) {
 			options.Now = later.Now
 			client = newClient(options)
 		}
-		for _, written := range []string{"1.0.0", "v1.0.0"} {
+		for _, written := range []string{"1.0.0", "v1.0.0", " 1.0.0"} {
 			chart.Version = written
 			again, err := client.Chart(t.Context(), chart, Credentials{})
 			wantChart(t, again, err, "infra", "v1.0.0")

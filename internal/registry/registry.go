@@ -180,6 +180,7 @@ func understand(chart Chart) (request, error) {
 		return request{}, &InvalidError{fmt.Sprintf("digest %q is none; write sha256: and 64 hexadecimal digits in lower case", chart.Digest)}
 	}
 	version, err := parseVersion(chart.Version)
+	chart.Version = version.text
 	return request{Chart: chart, at: at, version: version}, err
 }
 
