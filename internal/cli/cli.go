@@ -73,6 +73,7 @@ func newRoot(streams Streams) *cobra.Command {
 		newOperator(streams),
 		newPlan(streams),
 		newStatus(streams),
+		newBundle(streams),
 		newCharts(streams),
 		newInstall(streams),
 		newUninstall(streams),

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -122,7 +123,7 @@ func (b *Bundle) add(name string, text []byte) error {
 			return fmt.Errorf("%s has a document of %d bytes; at most %d are read", name, len(document), maxDocument)
 		}
 		obj := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &obj.Object); err != nil {
+		if err := decode(document, &obj.Object); err != nil {
 			return fmt.Errorf("%s can't be read: %w", name, oneLine(err))
 		}
 		if len(obj.Object) == 0 {
@@ -132,6 +133,15 @@ func (b *Bundle) add(name string, text []byte) error {
 			return err
 		}
 	}
+}
+
+// decode reads a document with its whole numbers as such, as the API server does.
+func decode(document []byte, into *map[string]any) error {
+	text, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }
 
 func (b *Bundle) addObject(name string, obj *unstructured.Unstructured) error {

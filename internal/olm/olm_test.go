@@ -148,6 +148,13 @@ func TestObjectsOfAnOperatorOfAllNamespaces(t *testing.T) {
 	if diff := cmp.Diff(want, kinds(objects)); diff != "" {
 		t.Fatal(diff)
 	}
+	for _, each := range objects {
+		if ports, found, _ := unstructured.NestedSlice(each.Object, "spec", "ports"); found && each.GetName() == "metrics" {
+			if port := ports[0].(map[string]any)["port"]; port != int64(1) {
+				t.Errorf("a port is %T", port)
+			}
+		}
+	}
 	text := dump(t, objects)
 	for _, part := range []string{
 		`"olm.targetNamespaces":""`, `{"name":"OPERATOR_CONDITION_NAME","value":"dolphin.v1.2.3"}`,

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-dev/slipway/internal/cli/bundle"
+	"github.com/slipway-dev/slipway/internal/registry"
+	"github.com/slipway-dev/slipway/internal/registry/auth"
+	source "github.com/slipway-dev/slipway/internal/registry/bundle"
+)
+
+func newBundle(streams Streams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "bundle",
+		Short: "Turn operators that ship as OLM bundles into manifests or Helm charts",
+	}
+	command.AddCommand(newExtract(streams))
+	return command
+}
+
+// newMaker makes a maker that logs in with the user's credentials.
+func newMaker(streams Streams, authFile string) bundle.Maker {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
+	}
+	finder := auth.Finder{File: authFile, Getenv: os.Getenv, Home: home}
+	return bundle.Maker{
+		Source:   source.Source{Registry: registry.New(registry.Options{Now: time.Now}), Credentials: finder.Find},
+		Progress: streams.Err,
+		Now:      time.Now,
+	}
+}
+
+// registerBundle adds the flags that say what is made of a bundle.
+func registerBundle(command *cobra.Command, request *bundle.Request, authFile *string) {
+	flags := command.Flags()
+	flags.StringArrayVar(&request.Exclude, "exclude", nil, "leave out the objects for which this jq expression is true; may be repeated")
+	flags.StringSliceVar(&request.Watch, "watch-namespace", nil, "namespace that the operator looks after, '*' for all, '.' for its own; may be repeated (default: all, if the bundle supports that)")
+	flags.StringVar(authFile, "auth-file", "", "file of credentials for registries (default: those of podman and docker)")
+}
+
+const referenceHelp = "REF is an image in a registry (registry/path:tag or registry/path@sha256:…), an OCI\n" +
+	"layout, an archive that docker save or podman save wrote, or a directory with\n" +
+	"manifests/ in it. Credentials are those that podman login and docker login keep."
+
+func newExtract(streams Streams) *cobra.Command {
+	var request bundle.Request
+	var authFile, output, dir string
+	command := &cobra.Command{
+		Use:   "extract REF -n NAMESPACE",
+		Short: "Write the objects that OLM would create of a bundle",
+		Long: "Write the objects that OLM would create of a bundle, in the order of applying, as\n" +
+			"YAML, as JSON, or as one file for each in a directory. Some definitions are too\n" +
+			"large for kubectl apply; add --server-side.\n\n" + referenceHelp,
+		Example: "  slipway bundle extract registry.redhat.io/leader-worker-set/lws-operator-bundle:1.0 \\\n" +
+			"    -n openshift-lws-operator | kubectl apply --server-side -f -\n" +
+			"  slipway bundle extract ./bundle.tar -n sail --exclude '.kind == \"ConsoleCLIDownload\"' --output-dir manifests",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Reference = args[0]
+			output, err := extractOutput(output, dir)
+			if err != nil {
+				return err
+			}
+			if request.Namespace == "" {
+				return errors.New("say which namespace the operator is for with -n")
+			}
+			objects, err := newMaker(streams, authFile).Extract(cmd.Context(), request)
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "json":
+				return bundle.WriteJSON(streams.Out, objects)
+			case "dir":
+				if err := bundle.WriteDirectory(dir, objects); err != nil {
+					return err
+				}
+				fmt.Fprintf(streams.Err, "the objects are in %s; apply them with: kubectl apply --server-side -f %s\n", dir, dir)
+				return nil
+			default:
+				return bundle.WriteYAML(streams.Out, objects)
+			}
+		},
+	}
+	registerBundle(command, &request, &authFile)
+	flags := command.Flags()
+	flags.StringVarP(&request.Namespace, "namespace", "n", "", "namespace that the operator runs in")
+	flags.BoolVar(&request.CreateNamespace, "create-namespace", false, "write the namespace, too")
+	flags.StringVar(&request.Certificates, "certificates", bundle.CertManager, "who makes the certificates of webhooks: cert-manager or self-signed")
+	flags.StringVarP(&output, "output", "o", "", "yaml, json or dir (default: yaml, or dir with --output-dir)")
+	flags.StringVar(&dir, "output-dir", "", "directory for one file for each object")
+	return command
+}
+
+// extractOutput is the form of the output.
+func extractOutput(output, dir string) (string, error) {
+	if err := checkOutput(output, "yaml", "json", "dir"); err != nil {
+		return "", err
+	}
+	switch {
+	case output == "dir" && dir == "":
+		return "", errors.New("-o dir needs a directory; name it with --output-dir")
+	case dir != "" && output != "" && output != "dir":
+		return "", fmt.Errorf("--output-dir is for -o dir; leave it out, or write -o dir in place of -o %s", output)
+	case dir != "":
+		return "dir", nil
+	}
+	return output, nil
+}
