@@ -141,9 +141,11 @@ type Action struct {
 	Detail string // Helm's description
 }
 
-// Gone reports whether nothing of a removed release is left.
+// Gone reports whether nothing of a removed release is left that is ours: one
+// that somebody else made and that we never touched stays theirs.
 func (r Report) Gone() bool {
-	return r.Decision.Kind == release.Nothing && r.Decision.Reason == release.ReasonUninstalled
+	return r.Decision.Kind == release.Nothing &&
+		(r.Decision.Reason == release.ReasonUninstalled || r.Decision.Reason == release.ReasonNotOurs)
 }
 
 // Outcome is the report as a condition tells it. An error that Run returned comes
@@ -153,9 +155,6 @@ func (r Report) Outcome() condition.Outcome {
 	switch r.Decision.Kind { //nolint:exhaustive // the others are on their way
 	case release.Nothing:
 		outcome.Verdict = condition.Done
-		if r.Readiness.Status != "" && r.Readiness.Status != readiness.Ready {
-			outcome.Verdict = condition.Waiting
-		}
 	case release.Stop:
 		outcome.Verdict = condition.Stopped
 	}
