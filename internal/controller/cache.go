@@ -11,9 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
+	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/controller/llmd"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
@@ -39,11 +42,14 @@ func CacheOptions() cache.Options {
 				Field:     fields.OneTermNotEqualSelector("type", corev1.EventTypeNormal),
 				Transform: slimEvent,
 			},
-			reconcile.Definition():             {Label: every, Transform: onlyName},
-			&llmv1alpha1.LLMModel{}:            {Label: every, Transform: cache.TransformStripManagedFields()},
-			&llmv1alpha1.LLMDeployment{}:       {Label: every, Transform: cache.TransformStripManagedFields()},
-			&simv1alpha1.SimulatorDeployment{}: {Label: every, Transform: cache.TransformStripManagedFields()},
-			&infrav1.NvidiaGpuLlm{}:            {Label: every, Transform: cache.TransformStripManagedFields()},
+			reconcile.Definition():                     {Label: every, Transform: onlyName},
+			llmd.ReleaseRecords():                      {Label: labels.SelectorFromSet(llmd.ReleaseRecordLabels()), Transform: onlyLabels},
+			&llmv1alpha1.LLMModel{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
+			&llmv1alpha1.LLMDeployment{}:               {Label: every, Transform: cache.TransformStripManagedFields()},
+			&simv1alpha1.SimulatorDeployment{}:         {Label: every, Transform: cache.TransformStripManagedFields()},
+			&infrav1.NvidiaGpuLlm{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
+			&componentsv1alpha1.Llmd{}:                 {Label: every},
+			&datascienceclusterv2.DataScienceCluster{}: {Label: every, Transform: cache.TransformStripManagedFields()},
 		},
 		ReaderFailOnMissingInformer: true,
 	}
@@ -107,6 +113,14 @@ func keepOwnFields(in any) (any, error) {
 func onlyName(in any) (any, error) {
 	if o, ok := in.(*metav1.PartialObjectMetadata); ok {
 		o.Labels, o.Annotations, o.ManagedFields, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
+	}
+	return in, nil
+}
+
+// onlyLabels keeps of a Secret's metadata what tells which release it belongs to.
+func onlyLabels(in any) (any, error) {
+	if o, ok := in.(*metav1.PartialObjectMetadata); ok {
+		o.Annotations, o.ManagedFields, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil
 	}
 	return in, nil
 }

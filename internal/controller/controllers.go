@@ -13,21 +13,36 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
+	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
+	"github.com/slipway-dev/slipway/internal/controller/datasciencecluster"
+	"github.com/slipway-dev/slipway/internal/controller/llmd"
 	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
 	"github.com/slipway-dev/slipway/internal/controller/llmmodel"
 	"github.com/slipway-dev/slipway/internal/controller/nvidiagpullm"
 	"github.com/slipway-dev/slipway/internal/controller/simulatordeployment"
 	"github.com/slipway-dev/slipway/internal/reconcile"
+	"github.com/slipway-dev/slipway/internal/registry"
 )
 
 // shared is what every controller may use.
 type shared struct {
 	engine   *apply.Engine
 	evidence *reconcile.Evidence
+	charts   *registry.Client
+}
+
+// Options of the controllers.
+type Options struct {
+	// Controllers to set up, by name; empty means all.
+	Controllers []string
+	// Charts says where charts are kept; the zero value keeps what is fetched in
+	// memory.
+	Charts registry.Options
 }
 
 // list is every controller there is, by the name that --controllers takes.
@@ -40,6 +55,8 @@ var list = []struct {
 	{"simulatordeployment", func(mgr ctrl.Manager, s shared) error {
 		return simulatordeployment.Setup(mgr, s.engine, s.evidence)
 	}},
+	{"llmd", func(mgr ctrl.Manager, s shared) error { return llmd.Setup(mgr, s.charts) }},
+	{"datasciencecluster", func(mgr ctrl.Manager, s shared) error { return datasciencecluster.Setup(mgr, s.engine) }},
 	{"nvidiagpullm", func(mgr ctrl.Manager, s shared) error { return nvidiagpullm.Setup(mgr, s.engine, s.evidence) }},
 }
 
@@ -59,11 +76,14 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		llmv1alpha1.AddToScheme(scheme),
 		simv1alpha1.AddToScheme(scheme),
 		infrav1.AddToScheme(scheme),
+		componentsv1alpha1.AddToScheme(scheme),
+		datascienceclusterv2.AddToScheme(scheme),
 	)
 }
 
 // Setup adds controllers to a manager: those named, or all if none is.
-func Setup(mgr ctrl.Manager, names []string) error {
+func Setup(mgr ctrl.Manager, options Options) error {
+	names := options.Controllers
 	for _, name := range names {
 		if !slices.Contains(Names(), name) {
 			return fmt.Errorf("no controller is named %q; write one of %s", name, strings.Join(Names(), ", "))
@@ -72,7 +92,11 @@ func Setup(mgr ctrl.Manager, names []string) error {
 	if err := index(mgr); err != nil {
 		return err
 	}
+	if options.Charts.Now == nil {
+		options.Charts.Now = time.Now
+	}
 	common := shared{
+		charts:   registry.New(options.Charts),
 		engine:   apply.New(apply.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: mgr.GetCache()}),
 		evidence: &reconcile.Evidence{Cached: mgr.GetClient(), Server: mgr.GetAPIReader(), Now: time.Now},
 	}

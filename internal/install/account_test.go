@@ -3,6 +3,7 @@ package install_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -10,11 +11,14 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -175,21 +179,52 @@ func TestTheChartsAccountIsNotMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
 	for what, err := range map[string]error{
-		"list Secrets":       account.List(t.Context(), &corev1.SecretList{}),
-		"make a ClusterRole": account.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}}),
+		"make a ClusterRole of rights that it doesn't hold": account.Create(t.Context(), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "r"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"delete"}}},
+		}),
 		"grant what it doesn't hold": account.Create(t.Context(), &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"create"}}},
 		}),
-		"delete a node":     account.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
-		"delete namespaces": account.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
-		"delete a model":    account.Delete(t.Context(), &llmv1alpha1.LLMModel{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}}),
-		"read its own Deployment's Secrets": account.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "sh.helm.release.v1.llm-operator.v1"},
-			&corev1.Secret{}),
+		"bind an administrator's role": account.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "b"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		}),
+		"make a token of another account": account.SubResource("token").Create(t.Context(), owner, &authenticationv1.TokenRequest{}),
+		"act as another account":          actAs(t, config, owner),
+		"delete a node":                   account.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
+		"delete namespaces":               account.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
+		"delete definitions":              account.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "d"}}),
+		"delete a model":                  account.Delete(t.Context(), &llmv1alpha1.LLMModel{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("the account may %s: %v", what, err)
 		}
 	}
+}
+
+// actAs asks whether an account may impersonate another.
+func actAs(t *testing.T, config *rest.Config, other *corev1.ServiceAccount) error {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := authorizationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	asking, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts", Namespace: other.Namespace, Name: other.Name},
+	}}
+	if err := asking.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Status.Allowed {
+		return nil
+	}
+	return errors.New("forbidden")
 }

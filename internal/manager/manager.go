@@ -36,11 +36,12 @@ type Options struct {
 	LeaderElectionNamespace string
 	// Concurrency is how many resources of a kind are reconciled at once.
 	Concurrency int
+	// Charts says where Helm charts are kept and where vendored ones are; the zero
+	// value keeps what is fetched in memory.
+	Charts registry.Options
 	// ShutdownGrace is how long a running reconcile may take after a signal.
 	ShutdownGrace time.Duration
-	// Charts say where charts are kept, and which are there from the start.
-	Charts registry.Options
-	Log    *slog.Logger
+	Log           *slog.Logger
 }
 
 // Run runs the operator against a cluster until the context ends.
@@ -83,7 +84,7 @@ func New(config *rest.Config, options Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the operator: %w", err)
 	}
-	if err := controller.Setup(mgr, options.Controllers); err != nil {
+	if err := controller.Setup(mgr, controller.Options{Controllers: options.Controllers, Charts: options.Charts}); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

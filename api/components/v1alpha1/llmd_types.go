@@ -46,8 +46,8 @@ type Charts struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be a namespace's name: write lower-case letters, digits and hyphens"
 	Namespace string `json:"namespace,omitempty"`
 
-	// ServiceAccount in spec.namespace with whose rights charts are released; the
-	// operator's own if absent. The operator needs the right to impersonate it.
+	// ServiceAccount in the release's namespace with whose rights a chart is released;
+	// the operator's own if absent. The operator needs the right to impersonate it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`

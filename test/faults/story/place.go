@@ -76,7 +76,7 @@ func (p *Place) start() {
 		Controller: config.Controller{MaxConcurrentReconciles: 2, SkipNameValidation: new(true)},
 	})
 	if err == nil {
-		err = controller.Setup(mgr, p.controllers)
+		err = controller.Setup(mgr, controller.Options{Controllers: p.controllers})
 	}
 	p.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
