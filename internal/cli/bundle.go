@@ -19,7 +19,7 @@ func newBundle(streams Streams) *cobra.Command {
 		Use:   "bundle",
 		Short: "Turn operators that ship as OLM bundles into manifests or Helm charts",
 	}
-	command.AddCommand(newExtract(streams))
+	command.AddCommand(newExtract(streams), newBundleChart(streams))
 	return command
 }
 
@@ -113,4 +113,34 @@ func extractOutput(output, dir string) (string, error) {
 		return "dir", nil
 	}
 	return output, nil
+}
+
+func newBundleChart(streams Streams) *cobra.Command {
+	var request bundle.Request
+	var authFile, dir string
+	command := &cobra.Command{
+		Use:   "chart REF -o DIR",
+		Short: "Write a bundle as a Helm chart",
+		Long: "Write a bundle as a Helm chart that renders to what slipway bundle extract writes for\n" +
+			"the release's namespace. Images, pull secrets, resources, node selectors and\n" +
+			"tolerations are values. Definitions are in crds/. Certificates of webhooks are\n" +
+			"cert-manager's.\n\n" + referenceHelp,
+		Example: "  slipway bundle chart registry.redhat.io/leader-worker-set/lws-operator-bundle:1.0 -o lws-operator-chart\n" +
+			"  helm install lws-operator ./lws-operator-chart -n openshift-lws-operator --create-namespace",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Reference = args[0]
+			if dir == "" {
+				return errors.New("say which directory the chart goes to with -o")
+			}
+			if err := newMaker(streams, authFile).Chart(cmd.Context(), request, dir); err != nil {
+				return err
+			}
+			fmt.Fprintf(streams.Err, "the chart is in %s; install it with: helm install NAME %s -n NAMESPACE --create-namespace\n", dir, dir)
+			return nil
+		},
+	}
+	registerBundle(command, &request, &authFile)
+	command.Flags().StringVarP(&dir, "output", "o", "", "directory to write to; it must be empty or not there")
+	return command
 }

@@ -165,3 +165,14 @@ func (b *Bundle) unsupported(what string) error {
 	}
 	return fmt.Errorf("%s doesn't support %s; it supports %s", b.CSV.Name, what, cmp.Or(strings.Join(supported, ", "), "no install mode at all"))
 }
+
+// joined is a name of all its parts. They stay whole wherever Kubernetes takes that,
+// which for roles and webhooks is more than a label takes, so that a chart can put
+// another namespace among them.
+func joined(parts ...string) string {
+	whole := strings.Join(parts, "-")
+	if len(validation.IsDNS1123Subdomain(whole)) == 0 {
+		return whole
+	}
+	return object.NameWithin(validation.DNS1123SubdomainMaxLength, parts...)
+}

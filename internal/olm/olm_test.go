@@ -65,7 +65,7 @@ spec:
         spec:
           selector: {matchLabels: {app: dolphin}}
           template:
-            metadata: {labels: {app: dolphin}, annotations: {capabilities: the pod's, own: kept}}
+            metadata: {labels: {app: dolphin}, annotations: {capabilities: the pod's, own: kept, images.v1.fluke: "example.com/fluke:3"}}
             spec:
               serviceAccountName: dolphin
               containers:
@@ -143,7 +143,7 @@ func TestObjectsOfAnOperatorOfAllNamespaces(t *testing.T) {
 		"ConsoleCLIDownload /cli", "CustomResourceDefinition /dolphins.sea.example.com", "Deployment sea/dolphin", "Dolphin /flipper",
 		"Issuer sea/dolphin-service",
 		"Service sea/dolphin-service", "Service sea/metrics", "ServiceAccount sea/dolphin",
-		"ValidatingWebhookConfiguration /vdolphin.example.com-sea",
+		"ValidatingWebhookConfiguration /dolphin-sea-vdolphin.example.com",
 	}
 	if diff := cmp.Diff(want, kinds(objects)); diff != "" {
 		t.Fatal(diff)
@@ -169,7 +169,7 @@ func TestObjectsOfAnOperatorOfAllNamespaces(t *testing.T) {
 	if strings.Contains(text, "alm-examples") || strings.Contains(text, `"status"`) {
 		t.Error("what only OLM reads is there")
 	}
-	if diff := cmp.Diff([]string{"example.com/dolphin:1.2.3", "example.com/fin:2", "example.com/operand:1"}, bundle.Images()); diff != "" {
+	if diff := cmp.Diff([]string{"example.com/dolphin:1.2.3", "example.com/fin:2", "example.com/fluke:3", "example.com/operand:1"}, bundle.Images()); diff != "" {
 		t.Error(diff)
 	}
 }

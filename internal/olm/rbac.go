@@ -3,16 +3,12 @@ package olm
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/slipway-dev/slipway/internal/object"
 )
 
 // defaultAccount is in every namespace already.
@@ -95,7 +91,7 @@ func byAccount(permissions []v1alpha1.StrategyDeploymentPermissions) []v1alpha1.
 
 func (r render) clusterRole(permissions v1alpha1.StrategyDeploymentPermissions) []runtime.Object {
 	// Names of the cluster carry the namespace: two installs don't share them.
-	name := roleName(r.bundle.Package, r.namespace, permissions.ServiceAccountName)
+	name := joined(r.bundle.Package, r.namespace, permissions.ServiceAccountName)
 	return []runtime.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
@@ -111,22 +107,8 @@ func (r render) clusterRole(permissions v1alpha1.StrategyDeploymentPermissions) 
 	}
 }
 
-// maxRoleName is how long a role's name may be: RBAC takes any path segment, which
-// is more than a label takes.
-const maxRoleName = 253
-
-// roleName keeps all parts of a name whole, so that a chart can put another
-// namespace into it.
-func roleName(parts ...string) string {
-	whole := strings.Join(parts, "-")
-	if len(whole) <= maxRoleName && len(path.IsValidPathSegmentName(whole)) == 0 {
-		return whole
-	}
-	return object.NameWithin(maxRoleName, parts...)
-}
-
 func (r render) role(permissions v1alpha1.StrategyDeploymentPermissions, namespace string) []runtime.Object {
-	name := roleName(r.bundle.Package, permissions.ServiceAccountName)
+	name := joined(r.bundle.Package, permissions.ServiceAccountName)
 	return []runtime.Object{
 		&rbacv1.Role{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},

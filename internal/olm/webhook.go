@@ -98,7 +98,7 @@ func portOf(hook v1alpha1.WebhookDescription) int32 {
 
 func (r render) hookMeta(hook v1alpha1.WebhookDescription) metav1.ObjectMeta {
 	// The cluster's names carry the namespace: two installs don't share them.
-	meta := metav1.ObjectMeta{Name: strings.TrimRight(hook.GenerateName, "-.") + "-" + r.namespace}
+	meta := metav1.ObjectMeta{Name: joined(r.bundle.Package, r.namespace, strings.TrimRight(hook.GenerateName, "-."))}
 	if annotation := r.injection(serviceOf(hook.DeploymentName)); annotation != "" {
 		meta.Annotations = map[string]string{injectCA: annotation}
 	}

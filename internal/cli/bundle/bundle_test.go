@@ -70,7 +70,7 @@ func TestExtract(t *testing.T) {
 		"ServiceAccount sea/dolphin", "ClusterRole /dolphin-sea-dolphin", "ClusterRoleBinding /dolphin-sea-dolphin",
 		"ConfigMap sea/dolphin-templates", "Service sea/dolphin-service", "Service sea/metrics",
 		"Deployment sea/dolphin", "Deployment sea/helper",
-		"ValidatingWebhookConfiguration /vdolphin.example.com-sea",
+		"ValidatingWebhookConfiguration /dolphin-sea-vdolphin.example.com",
 		"Certificate sea/dolphin-service-cert", "Issuer sea/dolphin-service", "ConsoleCLIDownload /dolphin",
 	}
 	if diff := cmp.Diff(want, kinds(objects)); diff != "" {
@@ -90,7 +90,7 @@ func TestExtract(t *testing.T) {
 		"ServiceAccount sea/dolphin", "ClusterRole /dolphin-sea-dolphin", "Role sea/dolphin-dolphin", "ClusterRoleBinding /dolphin-sea-dolphin",
 		"RoleBinding sea/dolphin-dolphin", "ConfigMap sea/dolphin-templates", "Secret sea/dolphin-service-cert",
 		"Service sea/dolphin-service", "Deployment sea/dolphin", "Deployment sea/helper",
-		"ValidatingWebhookConfiguration /vdolphin.example.com-sea",
+		"ValidatingWebhookConfiguration /dolphin-sea-vdolphin.example.com",
 	}
 	if diff := cmp.Diff(wantFewer, kinds(fewer)); diff != "" {
 		t.Error(diff)
@@ -112,7 +112,7 @@ func TestSelfSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hooks, _, err := unstructured.NestedSlice(find(t, objects, "ValidatingWebhookConfiguration", "vdolphin.example.com-sea").Object, "webhooks")
+	hooks, _, err := unstructured.NestedSlice(find(t, objects, "ValidatingWebhookConfiguration", "dolphin-sea-vdolphin.example.com").Object, "webhooks")
 	if err != nil {
 		t.Fatal(err)
 	}
