@@ -33,7 +33,7 @@ type live struct {
 	handler    handler.EventHandler
 
 	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]bool
+	kinds map[schema.GroupVersionKind]string // that are watched, with their definitions' names
 }
 
 // newLive makes the cache, and has it started with the manager.
@@ -58,7 +58,7 @@ func newLive(mgr ctrl.Manager) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &live{Cache: made, records: mgr.GetCache(), manager: mgr, kinds: map[schema.GroupVersionKind]bool{}}, mgr.Add(made)
+	return &live{Cache: made, records: mgr.GetCache(), manager: mgr, kinds: map[schema.GroupVersionKind]string{}}, mgr.Add(made)
 }
 
 // Get implements client.Reader.
@@ -83,13 +83,17 @@ func (l *live) follow(ctx context.Context, objects []*unstructured.Unstructured)
 	defer l.mu.Unlock()
 	for _, each := range objects {
 		gvk := each.GroupVersionKind()
-		if l.kinds[gvk] {
+		if _, is := l.kinds[gvk]; is {
 			continue
+		}
+		mapping, err := l.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", gvk.Kind, err)
 		}
 		if err := l.controller.Watch(source.Kind(l.Cache, l.blank(gvk), l.handler)); err != nil {
 			return fmt.Errorf("watch %s: %w", gvk.Kind, err)
 		}
-		l.kinds[gvk] = true
+		l.kinds[gvk] = mapping.Resource.Resource + "." + mapping.Resource.Group
 	}
 	return ctx.Err()
 }
@@ -98,9 +102,8 @@ func (l *live) follow(ctx context.Context, objects []*unstructured.Unstructured)
 func (l *live) forget(ctx context.Context, definition string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for gvk := range l.kinds {
-		mapping, err := l.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-		if err == nil && mapping.Resource.Resource+"."+mapping.Resource.Group == definition {
+	for gvk, defined := range l.kinds {
+		if defined == definition {
 			_ = l.RemoveInformer(ctx, l.blank(gvk)) // it fails only for a kind that isn't known
 			delete(l.kinds, gvk)
 		}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/helm"
+	"github.com/slipway-dev/slipway/internal/readiness"
 	"github.com/slipway-dev/slipway/internal/reconcile/helmrelease"
 	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/internal/release"
@@ -97,13 +100,13 @@ func (r *Reconciler) one(ctx context.Context, facts *facts, each *stand) {
 }
 
 // rests tells whether a release whose chart can't be had at the moment is as the
-// spec asks all the same: it was ready when the spec was as it is. A repository
-// that is down doesn't disturb what runs.
+// spec asks all the same: it was told to be so when the spec was as it is, ready
+// or no longer ready. A repository that is down doesn't disturb what runs.
 func (r *Reconciler) rests(facts *facts, each *stand) bool {
 	newest := each.report.Newest
 	was := condition.Find(facts.llmd.Status.Conditions, conditionOf(each.component))
 	return each.wanted.Fault == nil && newest != nil && newest.Status == release.Deployed && newest.Settled && was != nil &&
-		was.ObservedGeneration == facts.llmd.Generation && was.Status == "True"
+		was.ObservedGeneration == facts.llmd.Generation && (was.Status == metav1.ConditionTrue || was.Reason == release.ReasonNotReady)
 }
 
 // chart fetches a release's chart. Its error says what happens next.
@@ -175,6 +178,9 @@ func (s *stand) outcome() condition.Outcome {
 		return condition.Outcome{Verdict: condition.Waiting, Reason: condition.ReasonDependencyNotReady, Message: s.blocked}
 	case s.wanted != nil && !s.chart && idle:
 		// It rests: what runs is as the spec asks, and only its chart can't be had.
+		if now := s.report.Readiness; now.Status != readiness.Ready {
+			return condition.Outcome{Verdict: condition.Waiting, Reason: release.ReasonNotReady, Message: now.Message}
+		}
 		return condition.Outcome{Verdict: condition.Done, Reason: condition.ReasonReady,
 			Message: fmt.Sprintf("revision %d is ready", s.report.Newest.Number)}
 	}
