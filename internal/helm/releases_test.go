@@ -135,7 +135,7 @@ func TestMarksAreOfOneRevision(t *testing.T) {
 	}
 	alone := []Stored{record(9, release.Deployed, 1, made)} // what it repeats is no longer kept
 	Complete(alone)
-	if alone[0].Config != "a" || alone[0].Ours {
+	if alone[0].Config != "a" || !alone[0].Ours {
 		t.Errorf("a rollback alone: %+v", alone[0].Revision)
 	}
 }

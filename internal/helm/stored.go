@@ -144,7 +144,7 @@ func Complete(revisions []Stored) {
 			}
 			continue
 		}
-		r.Config, r.Ours = repeated(revisions[:i], r), remedy(revisions[:i])
+		r.Config, r.Ours = repeated(revisions[:i], r), remedy(revisions[:i], r)
 	}
 }
 
@@ -162,14 +162,15 @@ func repeated(before []Stored, rollback *Stored) string {
 }
 
 // remedy reports whether a rollback is ours: before we begin one we mark what we
-// go back from as faulted.
-func remedy(before []Stored) bool {
+// go back from as faulted. Where that is no longer kept, since the history is
+// being deleted, it is ours if what it repeats was.
+func remedy(before []Stored, rollback *Stored) bool {
 	for _, r := range slices.Backward(before) {
 		if r.RolledBackTo == 0 {
 			return r.Faulted && r.Ours
 		}
 	}
-	return false
+	return rollback.labels[labelRevision] != ""
 }
 
 // Revisions are the revisions alone.
