@@ -19,7 +19,7 @@ func newBundle(streams Streams) *cobra.Command {
 		Use:   "bundle",
 		Short: "Turn operators that ship as OLM bundles into manifests or Helm charts",
 	}
-	command.AddCommand(newExtract(streams), newBundleChart(streams))
+	command.AddCommand(newExtract(streams), newBundleChart(streams), newBundleUpdate(streams))
 	return command
 }
 
@@ -142,5 +142,48 @@ func newBundleChart(streams Streams) *cobra.Command {
 	}
 	registerBundle(command, &request, &authFile)
 	command.Flags().StringVarP(&dir, "output", "o", "", "directory to write to; it must be empty or not there")
+	return command
+}
+
+func newBundleUpdate(streams Streams) *cobra.Command {
+	var update bundle.Update
+	var authFile string
+	command := &cobra.Command{
+		Use:   "update DIR [VERSION]",
+		Short: "Bring a chart that slipway bundle chart wrote up to date with another version of its bundle",
+		Long: "Bring a chart that slipway bundle chart wrote up to date with another version of its\n" +
+			"bundle, and show what that changes: images, permissions, and fields of definitions\n" +
+			"that were removed or narrowed. Changes in values.yaml and files of your own stay.\n" +
+			"VERSION is a tag, or a digest sha256:…; --from names another bundle in its place.\n" +
+			"If a version of a definition is gone in which objects are stored, nothing is written.",
+		Example: "  slipway bundle update ./sail-operator-chart 3.3.0 --dry-run\n  slipway bundle update ./sail-operator-chart --from ./bundle.tar",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			update.Dir = args[0]
+			if len(args) == 2 {
+				update.Version = args[1]
+			}
+			if (update.Version == "") == (update.Reference == "") {
+				return errors.New("say what to update to: a version after the directory, or a bundle with --from")
+			}
+			updated, err := newMaker(streams, authFile).Update(cmd.Context(), update)
+			if updated.To != "" {
+				updated.Print(streams.Out)
+			}
+			if err != nil {
+				return err
+			}
+			if update.DryRun {
+				fmt.Fprintf(streams.Err, "nothing was written\n")
+				return nil
+			}
+			fmt.Fprintf(streams.Err, "%s is updated; before helm upgrade, run: kubectl apply --server-side -f %s/crds/\n", update.Dir, update.Dir)
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&update.Reference, "from", "", "bundle to update to, such as a directory or a .tar")
+	flags.BoolVar(&update.DryRun, "dry-run", false, "show what would change, and write nothing")
+	flags.StringVar(&authFile, "auth-file", "", "file of credentials for registries (default: those of podman and docker)")
 	return command
 }

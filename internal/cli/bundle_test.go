@@ -36,7 +36,7 @@ func call(t *testing.T, args ...string) (out, progress string, err error) {
 }
 
 // lockedRegistry is one that lets in me with the password hunter2 only, and holds
-// the bundle as team/dolphin:v1.
+// the bundle as team/dolphin:v1 and v1.1.
 func lockedRegistry(t *testing.T) (host string) {
 	t.Helper()
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -63,12 +63,14 @@ func lockedRegistry(t *testing.T) (host string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag, err := name.NewTag(host + "/team/dolphin:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, made, remote.WithAuth(&authn.Basic{Username: "me", Password: "hunter2"})); err != nil {
-		t.Fatal(err)
+	for _, version := range []string{"v1", "v1.1"} {
+		tag, err := name.NewTag(host + "/team/dolphin:" + version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remote.Write(tag, made, remote.WithAuth(&authn.Basic{Username: "me", Password: "hunter2"})); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return host
 }
@@ -136,5 +138,41 @@ func TestBundleExtractSentences(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 0 {
 		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestBundleChartAndUpdate(t *testing.T) {
+	host := lockedRegistry(t)
+	config := filepath.Join(t.TempDir(), "auth.json")
+	text := `{"auths":{"` + host + `":{"username":"me","password":"hunter2"}}}`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "chart")
+	if _, said, err := call(t, "bundle", "chart", host+"/team/dolphin:v1", "-o", dir, "--auth-file", config); err != nil || !strings.Contains(said, "helm install NAME "+dir) {
+		t.Fatalf("%q, %v", said, err)
+	}
+	out, said, err := call(t, "bundle", "update", dir, "v1.1", "--auth-file", config)
+	if err != nil || out != "version: 1.2.3 -> 1.2.3\n" || !strings.Contains(said, "is updated") {
+		t.Errorf("%q, %q, %v", out, said, err)
+	}
+	metadata, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
+	if err != nil || !strings.Contains(string(metadata), host+"/team/dolphin:v1.1") {
+		t.Errorf("%s, %v", metadata, err)
+	}
+	for want, args := range map[string][]string{
+		"no such image":           {dir, "v2"},
+		"the digest is none":      {dir, "sha256:1"},
+		"what to update to":       {dir},
+		"there is no chart":       {dir + "x", "v1"},
+		"neither there as a file": {dir, "v1/../../x"},
+	} {
+		out, _, err := call(t, append([]string{"bundle", "update", "--auth-file", config}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || out != "" {
+			t.Errorf("%v: %q, %v", args, out, err)
+		}
+	}
+	if _, _, err := call(t, "bundle", "chart", host+"/team/dolphin:v1"); err == nil || !strings.Contains(err.Error(), "with -o") {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-dev/slipway/internal/chart"
 	"github.com/slipway-dev/slipway/internal/olm"
+	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/internal/registry/bundle"
 )
 
@@ -81,5 +82,10 @@ func (m Maker) tree(ctx context.Context, found bundle.Bundle, made *olm.Bundle, 
 		return chart.Chart{}, err
 	}
 	tree.Files[madeBefore] = tree.Files["values.yaml"]
-	return tree, nil
+	digests := map[string]string{}
+	for name, text := range tree.Files {
+		digests[name] = registry.Digest(text)
+	}
+	tree.Files[madeFiles], err = json.MarshalIndent(digests, "", "  ")
+	return tree, err
 }

@@ -1,6 +1,7 @@
 package bundle_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
-
-	"bufio"
 
 	"sigs.k8s.io/yaml"
 
