@@ -60,8 +60,8 @@ func (e Exclusion) matches(ctx context.Context, obj *unstructured.Unstructured) 
 	ctx, cancel := context.WithTimeout(ctx, excludeTime)
 	defer cancel()
 	results := e.code.RunWithContext(ctx, plain(obj.Object))
-	first, any := results.Next()
-	if !any {
+	first, gave := results.Next()
+	if !gave {
 		return false, nil
 	}
 	switch value := first.(type) {

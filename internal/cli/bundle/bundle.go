@@ -87,7 +87,7 @@ func (m Maker) warn(made *olm.Bundle, objects []*unstructured.Unstructured) {
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(m.Progress, "%d of them are of %s, which OpenShift serves; elsewhere add --exclude '.apiVersion | startswith(\"%s/\")'\n", count[group], group, group)
+		fmt.Fprintf(m.Progress, "%d objects are of %s, which OpenShift serves; elsewhere add --exclude '.apiVersion | startswith(\"%s/\")'\n", count[group], group, group)
 	}
 }
 

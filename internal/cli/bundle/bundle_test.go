@@ -77,7 +77,7 @@ func TestExtract(t *testing.T) {
 		t.Error(diff)
 	}
 	wantProgress := "dolphin 1.2.3: 15 objects for namespace sea\n" +
-		"1 of them are of console.openshift.io, which OpenShift serves; elsewhere add --exclude '.apiVersion | startswith(\"console.openshift.io/\")'\n"
+		"1 objects are of console.openshift.io, which OpenShift serves; elsewhere add --exclude '.apiVersion | startswith(\"console.openshift.io/\")'\n"
 	if progress != wantProgress {
 		t.Error(progress)
 	}

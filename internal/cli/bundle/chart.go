@@ -65,6 +65,7 @@ func (m Maker) tree(ctx context.Context, found bundle.Bundle, made *olm.Bundle, 
 	if err != nil {
 		return chart.Chart{}, err
 	}
+	m.warn(made, objects)
 	repeated, err := json.Marshal(options{Watch: request.Watch, Exclude: request.Exclude})
 	if err != nil {
 		return chart.Chart{}, err

@@ -108,7 +108,7 @@ func readChart(dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("there is no chart in %s: %w", dir, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // It was only read.
 	files := map[string][]byte{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -133,7 +133,7 @@ func (s Source) local(reference string, tagged bool) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, fault(reference, "it can't be read: %v", reason(err))
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // It was only read.
 	if _, err := root.Lstat(layoutFile); err == nil {
 		return s.fromLayout(file, directory{root}, tag)
 	}

@@ -68,7 +68,7 @@ func packed(t testing.TB, entries ...entry) []byte {
 
 func image(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
-	made := v1.Image(empty.Image)
+	made := empty.Image
 	for _, data := range layers {
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
 		if err != nil {
@@ -317,7 +317,7 @@ func TestWhatMeansHarm(t *testing.T) {
 		"zstd":       {[][]byte{{0x28, 0xb5, 0x2f, 0xfd, 0}}, "compressed by zstd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := v1.Image(empty.Image)
+			made := empty.Image
 			for _, data := range test.layers {
 				var err error
 				if made, err = mutate.AppendLayers(made, static.NewLayer(data, types.DockerLayer)); err != nil {
