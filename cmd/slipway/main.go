@@ -5,6 +5,10 @@ package main
 import (
 	"os"
 
+	// The image holds nothing but the program: without these, no https repository
+	// of charts could be trusted. A system's own certificates come first.
+	_ "golang.org/x/crypto/x509roots/fallback"
+
 	"github.com/slipway-dev/slipway/internal/cli"
 )
 
