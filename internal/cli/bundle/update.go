@@ -59,7 +59,11 @@ type Updated struct {
 // the user has changed stay, and so do files that are the user's. With a stored
 // version gone, or a file of the chart changed by hand, nothing is written.
 func (m Maker) Update(ctx context.Context, update Update) (Updated, error) {
-	files, err := readChart(update.Dir)
+	dir, err := located(update.Dir)
+	if err != nil {
+		return Updated{}, err
+	}
+	files, err := readChart(dir)
 	if err != nil {
 		return Updated{}, err
 	}
@@ -67,7 +71,7 @@ func (m Maker) Update(ctx context.Context, update Update) (Updated, error) {
 	if err != nil {
 		return Updated{}, fmt.Errorf("%s: %w", update.Dir, err)
 	}
-	before, err := chartObjects(update.Dir, files)
+	before, err := chartObjects(dir, files)
 	if err != nil {
 		return Updated{}, err
 	}
@@ -99,7 +103,7 @@ func (m Maker) Update(ctx context.Context, update Update) (Updated, error) {
 	if update.DryRun {
 		return made, nil
 	}
-	return made, replaceDirectory(update.Dir, tree.Files)
+	return made, replaceDirectory(dir, tree.Files)
 }
 
 // readChart reads all files of a chart.

@@ -115,8 +115,12 @@ warning: fins.sea.example.com v1: spec.colour was removed
 			t.Error("what was excluded is back")
 		}
 	}
-	// The same again changes nothing, and keeps all.
-	again, err := update(t, bundle.Update{Dir: dir, Reference: newer(t, toNext...)})
+	// The same again, by another path, changes nothing, and keeps all.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	again, err := update(t, bundle.Update{Dir: link + "/", Reference: newer(t, toNext...)})
 	if err != nil || strings.Contains(again, "image:") || strings.Contains(again, "permission") || content(t, dir+"/values.yaml") != merged {
 		t.Errorf("%v, %s", err, again)
 	}
@@ -135,6 +139,12 @@ func TestUpdateRefuses(t *testing.T) {
 	if _, err := update(t, bundle.Update{Dir: t.TempDir(), Version: "2.0.0"}); err == nil || !strings.Contains(err.Error(), "hasn't made this chart") {
 		t.Error(err)
 	}
+	t.Run("from within", func(t *testing.T) {
+		t.Chdir(filepath.Join(dir, "templates"))
+		if _, err := update(t, bundle.Update{Dir: "..", Version: "2.0.0"}); err == nil || !strings.Contains(err.Error(), "holds the working directory") {
+			t.Error(err)
+		}
+	})
 	changed := dir + "/templates/deployment-dolphin.yaml"
 	text := content(t, changed)
 	write(t, changed, text+"\n# mine\n")

@@ -82,8 +82,7 @@ func WriteDirectory(dir string, objects []*unstructured.Unstructured) error {
 // replaceDirectory puts a directory of files in the place of dir. The files are
 // written beside it first, so that dir never holds a part of them.
 func replaceDirectory(dir string, files map[string][]byte) (err error) {
-	dir, err = filepath.Abs(dir)
-	if err != nil {
+	if dir, err = located(dir); err != nil {
 		return err
 	}
 	parent := filepath.Dir(dir)
@@ -125,4 +124,27 @@ func replaceDirectory(dir string, files map[string][]byte) (err error) {
 		return err
 	}
 	return nil
+}
+
+// located is a directory's own path, whatever leads there. One that holds the working
+// directory can't be replaced: the user's shell would be left in the old one.
+func located(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	switch own, err := filepath.EvalSymlinks(dir); {
+	case err == nil:
+		dir = own
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	working, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	if below, err := filepath.Rel(dir, working); err == nil && filepath.IsLocal(below) {
+		return "", fmt.Errorf("%s holds the working directory, so it can't be replaced; run the command from outside of it", dir)
+	}
+	return dir, nil
 }
