@@ -29,7 +29,7 @@ func rendered(t interface{ Fatalf(string, ...any) }, text, namespace string) str
 // renders to, the namespace in place of the one that stood for it.
 func TestAnyTextSurvives(t *testing.T) {
 	part := rapid.OneOf(
-		rapid.SampledFrom([]string{"{", "{{", "}}", "{{- x -}}", "`", `"`, `\`, "\n", " ", ": ", "# ", "- ", "true", "0123", "~", "é", "\u2028", "\t", Namespace, "{{/* ", "{{`", "'"}),
+		rapid.SampledFrom([]string{"{", "{{", "}}", "{{- x -}}", "`", `"`, `\`, "\n", " ", ": ", "# ", "- ", "true", "0123", "~", "é", "\u2028", "\t", Namespace, "{" + Namespace, "{{/* ", "{{`", "'"}),
 		rapid.StringMatching(`[ -~]{0,200}`),
 	)
 	word := rapid.Map(rapid.SliceOfN(part, 0, 8), func(parts []string) string { return strings.Join(parts, "") })
