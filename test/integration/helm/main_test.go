@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/slipway-dev/slipway/test/bed"
@@ -20,6 +21,7 @@ var server *rest.Config
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // the SDK's discovery tells of every death
 	os.Exit(bed.Run(m, func(config *rest.Config) error {
 		server = config
 		return nil
