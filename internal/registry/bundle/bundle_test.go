@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -395,33 +394,4 @@ func TestSentences(t *testing.T) {
 			sentence(t, err, want)
 		})
 	}
-}
-
-func FuzzLayer(f *testing.F) {
-	f.Add(packed(f, entry{"manifests/a.yaml", "a", 0}, entry{"manifests/.wh.b", "", 0}))
-	f.Add(packed(f, entry{"../a.yaml", "a", 0}))
-	f.Add([]byte("hello"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
-		made, err := mutate.AppendLayers(empty.Image, static.NewLayer(data, types.DockerLayer))
-		if err != nil {
-			t.Skip(err)
-		}
-		path, err := layout.Write(dir, empty.Index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := path.AppendImage(made); err != nil {
-			t.Fatal(err)
-		}
-		found, err := source(registry.Credentials{}).Fetch(t.Context(), dir)
-		if err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q", err)
-		}
-		for _, name := range slices.Collect(maps.Keys(found.Files)) {
-			if !filepath.IsLocal(name) {
-				t.Errorf("file %q", name)
-			}
-		}
-	})
 }
