@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/registry"
 	source "github.com/slipway-dev/slipway/internal/registry/bundle"
+	"github.com/slipway-dev/slipway/test/bed"
 )
 
 const deadline = 90 * time.Second
@@ -54,16 +55,14 @@ func TestEveryObjectIsAccepted(t *testing.T) {
 	}
 }
 
-// apply sends all objects as kubectl apply --server-side does, in their order.
+// apply sends all objects as kubectl apply --server-side --force-conflicts does, in
+// their order: charts of the same bundles may be there.
 func apply(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
-	kube, err := client.New(server, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kube := bed.Client(t, server)
 	for _, each := range objects {
 		sent := client.ApplyConfigurationFromUnstructured(each.DeepCopy())
-		if err := kube.Apply(t.Context(), sent, client.FieldOwner("test")); err != nil {
+		if err := kube.Apply(t.Context(), sent, client.FieldOwner("test"), client.ForceOwnership); err != nil {
 			t.Errorf("%s: %v", object.Of(each).Display(), err)
 		}
 	}
@@ -73,34 +72,31 @@ func apply(t *testing.T, objects []*unstructured.Unstructured) {
 // all that its pods need: account, certificate.
 func runs(t *testing.T, namespace string, names ...string) {
 	t.Helper()
+	for _, name := range names {
+		await(t, "apps/v1", "Deployment", types.NamespacedName{Namespace: namespace, Name: name}, func(obj *unstructured.Unstructured) bool {
+			count, _, _ := unstructured.NestedInt64(obj.Object, "status", "availableReplicas")
+			return count > 0
+		})
+	}
+}
+
+// await waits until an object is as wanted.
+func await(t *testing.T, version, kind string, name types.NamespacedName, wanted func(*unstructured.Unstructured) bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	kube, err := client.NewWithWatch(server, client.Options{})
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(version)
+	list.SetKind(kind + "List")
+	watch, err := bed.Client(t, server).Watch(ctx, list, client.InNamespace(name.Namespace), client.MatchingFields{"metadata.name": name.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("apps/v1")
-		list.SetKind("DeploymentList")
-		watch, err := kube.Watch(ctx, list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		available := false
-		for event := range watch.ResultChan() {
-			deployment, is := event.Object.(*unstructured.Unstructured)
-			if !is {
-				continue
-			}
-			count, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
-			if available = count > 0; available {
-				break
-			}
-		}
-		watch.Stop()
-		if !available {
-			t.Errorf("deployment %s isn't available after %s", types.NamespacedName{Namespace: namespace, Name: name}, deadline)
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		if obj, is := event.Object.(*unstructured.Unstructured); is && wanted(obj) {
+			return
 		}
 	}
+	t.Errorf("%s %s isn't ready after %s", kind, name, deadline)
 }
