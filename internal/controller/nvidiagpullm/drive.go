@@ -62,7 +62,7 @@ func (r *Reconciler) collect(f *facts) {
 		return
 	case ended.err != nil:
 		r.failures.note(key, failure{
-			generation: f.resource.Generation, place: f.place(), err: explain(f.resource, ended),
+			generation: f.resource.Generation, place: ended.place, err: explain(f.resource, ended),
 			longest: longestPauseOf(ended.err),
 		}, r.Now())
 		r.jobs.drop(key, ended)
@@ -107,7 +107,7 @@ func (r *Reconciler) former(f *facts) string {
 }
 
 // place is what a step depends on beside the spec: the server, and the room that
-// its store has.
+// its store has. The room is known only once a pass has looked at the claim.
 func (f *facts) place() string {
 	if f.pod == nil {
 		return f.room
@@ -159,7 +159,7 @@ func (r *Reconciler) drive(f *facts) error {
 	}
 	if f.job == nil && what.kind != stepNone {
 		r.jobs.start(key, &job{
-			step: what, pod: f.pod.UID, run: nvidiagpullm.Run(f.resource), index: len(f.answers),
+			step: what, pod: f.pod.UID, place: f.place(), run: nvidiagpullm.Run(f.resource), index: len(f.answers),
 		}, r.run(f, what))
 		f.job = r.jobs.look(key)
 	}

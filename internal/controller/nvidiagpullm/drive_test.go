@@ -91,11 +91,13 @@ func TestNotReadyBetweenSteps(t *testing.T) {
 func TestRoom(t *testing.T) {
 	r := &Reconciler{Now: func() time.Time { return now.Time }}
 	f := someFacts(infrav1.ActionInstall, func(f *facts) { f.pod = running() })
-	f.pod.UID, f.room, f.now = "pod-1", "1Mi", now.Time
+	f.pod.UID, f.now = "pod-1", now.Time
 	fail := func(err error) {
-		ended := &job{step: step{kind: stepPull, model: "phi:latest"}, pod: "pod-1", done: true, err: err}
+		ended := &job{step: step{kind: stepPull, model: "phi:latest"}, pod: "pod-1", place: "pod-1 1Mi", done: true, err: err}
 		r.jobs.running = map[types.NamespacedName]*job{demo: ended}
+		f.room = "" // as a pass begins, before it looks at the claim
 		r.collect(f)
+		f.room = "1Mi"
 	}
 	full := fmt.Errorf("x: %w", ollama.ErrNoSpace)
 	for range 20 {

@@ -15,6 +15,7 @@ import (
 type job struct {
 	step     step
 	pod      types.UID // of the server that was asked
+	place    string    // as facts.place told when it began
 	run      string    // of the prompts, as nvidiagpullm.Run names it
 	index    int       // of the prompt
 	percent  int       // of a pull
