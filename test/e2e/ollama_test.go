@@ -65,6 +65,7 @@ func TestOllama(t *testing.T) {
 	}
 	t.Setenv("SLIPWAY_STATE", t.TempDir())
 	c := &localCluster{t: t, binary: buildProgram(t, "./cmd/slipway", "slipway"), name: fmt.Sprintf("ollama-%d", os.Getpid())}
+	small := mountSmall(t)
 	t.Cleanup(func() { _ = cluster.Down(context.Background(), c.name) })
 	c.slipway("up", "--name", c.name, "--llm-d=false", "--gpus", "2", "--nodes", "2")
 	t.Setenv("KUBECONFIG", c.slipway("kubeconfig", "--name", c.name))
@@ -89,7 +90,11 @@ func TestOllama(t *testing.T) {
 	t.Run("completes", c.with(testOllamaCompletes))
 	t.Run("faults", c.with(testOllamaFaults))
 	t.Run("another model", c.with(testOllamaSwap))
+	t.Run("a full volume", c.with(testOllamaFull(small)))
 	t.Run("the operator dies", c.with(testOllamaOperatorDies))
+	t.Run("the operator dies while it waits", c.with(testOllamaOperatorDiesWaiting))
+	t.Run("the operator dies while a model loads", c.with(testOllamaOperatorDiesLoading))
+	t.Run("another namespace", c.with(testOllamaOtherNamespace))
 	t.Run("a runner dies", c.with(testOllamaRunnerDies))
 	t.Run("a node dies", c.with(testOllamaNodeDies))
 }
@@ -288,6 +293,9 @@ func testOllamaSwap(c *localCluster) {
 	c.becomes("swap", "condition=Ready")
 	if out := c.answers("swap", "mistral"); !strings.Contains(out, model.Changed) {
 		c.t.Errorf("the new model answers %s", out)
+	}
+	if out := c.kubectl("get", "--raw", "/api/v1/namespaces/default/pods/swap:11434/proxy/api/ps"); strings.Contains(out, "tinyllama") {
+		c.t.Errorf("the former model is still in memory: %s", out)
 	}
 	if again := c.kubectl("get", "pod", "swap", "-o", "jsonpath={.metadata.uid}"); again != uid {
 		c.t.Error("the pod was made again for another model")
