@@ -40,12 +40,17 @@ func chart(wanted map[string][]byte, crds []apiextensionsv1.CustomResourceDefini
 
 // userRoles are the roles that add the kinds to the cluster's own view, edit and
 // admin roles (Kubernetes: "Using RBAC", aggregated ClusterRoles). Status
-// belongs to the operator, so that nobody else may write it.
+// belongs to the operator, so that nobody else may write it. Kinds of the whole
+// cluster are for its administrators: what an Llmd asks for is made with the
+// operator's rights, in any namespace.
 func userRoles(crds []apiextensionsv1.CustomResourceDefinition) (string, error) {
 	read := []string{"get", "list", "watch"}
 	write := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	view := clusterRoleOf(crds, read, false)
-	edit := clusterRoleOf(crds, write, true)
+	namespaced := slices.DeleteFunc(slices.Clone(crds), func(definition apiextensionsv1.CustomResourceDefinition) bool {
+		return definition.Spec.Scope != apiextensionsv1.NamespaceScoped
+	})
+	edit := clusterRoleOf(namespaced, write, true)
 
 	viewer, err := clusterRole("view", []string{"view"}, view)
 	if err != nil {
