@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/render/llmd"
 )
 
@@ -30,7 +31,7 @@ type live struct {
 	records    client.Reader
 	manager    ctrl.Manager
 	controller controller.Controller
-	handler    handler.EventHandler
+	resources  handler.MapFunc
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]string // that are watched, with their definitions' names
@@ -90,8 +91,12 @@ func (l *live) follow(ctx context.Context, objects []*unstructured.Unstructured)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", gvk.Kind, err)
 		}
-		if err := l.controller.Watch(source.Kind(l.Cache, l.blank(gvk), l.handler)); err != nil {
+		kind := l.blank(gvk)
+		if err := l.controller.Watch(source.Kind(l.Cache, kind, handler.EnqueueRequestsFromMapFunc(l.resources))); err != nil {
 			return fmt.Errorf("watch %s: %w", gvk.Kind, err)
+		}
+		if err := l.controller.Watch(reconcile.Synced(l.Cache, kind, l.resources)); err != nil {
+			return err
 		}
 		l.kinds[gvk] = mapping.Resource.Resource + "." + mapping.Resource.Group
 	}

@@ -81,7 +81,7 @@ func Setup(mgr ctrl.Manager, charts *registry.Client) error {
 		WatchesRawSource(source.Channel(changed, enqueue(r.those))).
 		WithLogConstructor(func(*ctrlreconcile.Request) logr.Logger { return mgr.GetLogger().WithValues("controller", "llmd") }).
 		Build(r)
-	live.controller, live.handler = built, enqueue(r.those)
+	live.controller, live.resources = built, r.those
 	return err
 }
 

@@ -73,7 +73,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 	if err != nil {
 		return err
 	}
-	r.watch = &optionalWatches{manager: mgr, controller: made, waiting: r.waiting, kinds: simulatordeployment.Optional()}
+	r.watch = &optionalWatches{manager: mgr, controller: made, waiting: r.waiting, all: r.all, kinds: simulatordeployment.Optional()}
 	return nil
 }
 
@@ -139,6 +139,7 @@ type optionalWatches struct {
 	manager    ctrl.Manager
 	controller controller.Controller
 	waiting    handler.MapFunc
+	all        handler.MapFunc
 	kinds      []object.OptionalKind
 
 	mu       sync.Mutex
@@ -179,6 +180,9 @@ func (w *optionalWatches) start(kind client.Object) error {
 	owner := handler.EnqueueRequestForOwner(w.manager.GetScheme(), w.manager.GetRESTMapper(),
 		&simv1alpha1.SimulatorDeployment{}, handler.OnlyControllerOwner())
 	if err := w.controller.Watch(source.Kind(w.manager.GetCache(), kind, owner)); err != nil {
+		return err
+	}
+	if err := w.controller.Watch(reconcile.Synced(w.manager.GetCache(), kind, w.all)); err != nil {
 		return err
 	}
 	return w.controller.Watch(source.Kind(w.manager.GetCache(), kind,
