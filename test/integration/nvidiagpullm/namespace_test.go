@@ -115,3 +115,30 @@ func TestConsentTakenBack(t *testing.T) {
 		t.Errorf("the claim went without consent: %v", err)
 	}
 }
+
+// TestAHalfGoneCluster: a pod that doesn't end, in a namespace that is on its way
+// out, holds up no deletion of the resource that made it.
+func TestAHalfGoneCluster(t *testing.T) {
+	home, target := namespace(t), namespace(t)
+	allow(t, target, home)
+	made := cpu(home, "demo")
+	made.Spec.Namespace, made.Spec.PersistentStorage, made.Spec.StorageRetentionPolicy = target, true, infrav1.RetentionDelete
+	create(t, made)
+	pod := awaitPod(t, target, there)
+	hold := func(text string) {
+		if err := kube.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`{"metadata":{"finalizers":["example.com/held"]}}`)
+	if err := kube.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: target}}); err != nil {
+		t.Fatal(err)
+	}
+	awaitPod(t, target, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp != nil })
+	if err := kube.Delete(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	await(t, home, "demo", nil)
+	awaitPod(t, target, func(p *corev1.Pod) bool { return p != nil && p.DeletionTimestamp != nil })
+	hold(`{"metadata":{"finalizers":null}}`)
+}
