@@ -113,7 +113,7 @@ func untilGood(runner *helmrelease.Runner, chart *helm.Chart, i int) error {
 		case report.Decision.Kind == release.Stop:
 			return fmt.Errorf("%+v", report.Decision)
 		}
-		time.Sleep(report.Again%time.Second + 10*time.Millisecond) // what its caller's queue would do
+		<-time.After(report.Again%time.Second + 10*time.Millisecond) // what its caller's queue would do
 	}
 	return fmt.Errorf("release %s isn't good after %s", want.Name, patience)
 }
