@@ -12,6 +12,7 @@ import (
 
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/test/bed"
 )
 
 func isReady(d *llmv1alpha1.LLMDeployment) string {
@@ -42,7 +43,7 @@ func says(reason, text string) func(*llmv1alpha1.LLMDeployment) string {
 func TestServesWhatWasApplied(t *testing.T) {
 	ns := namespace(t)
 	create(t, model(ns), deployment(ns))
-	got := await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	got := bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
 	if got.Status.Phase != llmv1alpha1.PhaseReady || got.Status.ReadyReplicas != 2 {
 		t.Errorf("status is %+v", got.Status)
 	}
@@ -67,19 +68,19 @@ func TestServesWhatWasApplied(t *testing.T) {
 func TestWaitsForItsModel(t *testing.T) {
 	ns := namespace(t)
 	create(t, deployment(ns))
-	waiting := await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, says("ModelNotFound", "create it, or change spec.modelRef"))
+	waiting := bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, says("ModelNotFound", "create it, or change spec.modelRef"))
 	if waiting.Status.Phase != llmv1alpha1.PhasePending {
 		t.Errorf("phase %s, want Pending", waiting.Status.Phase)
 	}
 	create(t, model(ns))
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
 }
 
 func TestModelOutlivesItsDeployments(t *testing.T) {
 	ns := namespace(t)
 	create(t, model(ns), deployment(ns))
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
-	await(t, model(ns), &llmv1alpha1.LLMModelList{}, func(m *llmv1alpha1.LLMModel) string {
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	bed.Await(t, kube, model(ns), &llmv1alpha1.LLMModelList{}, func(m *llmv1alpha1.LLMModel) string {
 		if m.Status.Deployments == 1 && len(m.Finalizers) == 1 {
 			return ""
 		}
@@ -88,32 +89,32 @@ func TestModelOutlivesItsDeployments(t *testing.T) {
 	if err := kube.Delete(t.Context(), model(ns)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, model(ns), &llmv1alpha1.LLMModelList{}, func(m *llmv1alpha1.LLMModel) string {
+	bed.Await(t, kube, model(ns), &llmv1alpha1.LLMModelList{}, func(m *llmv1alpha1.LLMModel) string {
 		ready := condition.Find(m.Status.Conditions, condition.Ready)
 		if m.Status.Phase == llmv1alpha1.PhaseTerminating && strings.Contains(ready.Message, "deletion waits for LLMDeployment chat-service") {
 			return ""
 		}
 		return ready.Message
 	})
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady) // undisturbed
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady) // undisturbed
 	if err := kube.Delete(t.Context(), deployment(ns)); err != nil {
 		t.Fatal(err)
 	}
-	awaitGone(t, model(ns), &llmv1alpha1.LLMModelList{})
+	bed.AwaitGone(t, kube, model(ns), &llmv1alpha1.LLMModelList{})
 }
 
 func TestModelEditRolls(t *testing.T) {
 	ns := namespace(t)
 	edited := model(ns)
 	create(t, edited, deployment(ns))
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
 	edited.Spec.Image = "your-registry/gpt-small:v2"
 	if err := update(t, edited); err != nil {
 		t.Fatal(err)
 	}
 	workload := &appsv1.Deployment{}
 	workload.Namespace, workload.Name = ns, "chat-service"
-	await(t, workload, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
+	bed.Await(t, kube, workload, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
 		if image := d.Spec.Template.Spec.Containers[0].Image; image != "your-registry/gpt-small:v2" {
 			return "image is " + image
 		}
@@ -122,7 +123,7 @@ func TestModelEditRolls(t *testing.T) {
 		}
 		return ""
 	})
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
 }
 
 // update writes a spec again and again while the operator writes the same
@@ -141,12 +142,12 @@ func update(t *testing.T, edited *llmv1alpha1.LLMModel) error {
 func TestScaleSubresource(t *testing.T) {
 	ns := namespace(t)
 	create(t, model(ns), deployment(ns))
-	await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
+	bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, isReady)
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
 	if err := kube.SubResource("scale").Update(t.Context(), deployment(ns), client.WithSubResourceBody(scale)); err != nil {
 		t.Fatal(err)
 	}
-	scaled := await(t, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, func(d *llmv1alpha1.LLMDeployment) string {
+	scaled := bed.Await(t, kube, deployment(ns), &llmv1alpha1.LLMDeploymentList{}, func(d *llmv1alpha1.LLMDeployment) string {
 		if d.Spec.Replicas == 1 && d.Status.Replicas == 1 && len(d.Status.Inventory) == 3 {
 			return isReady(d)
 		}
@@ -154,7 +155,7 @@ func TestScaleSubresource(t *testing.T) {
 	})
 	budget := &policyv1.PodDisruptionBudget{}
 	budget.Namespace, budget.Name = ns, "chat-service"
-	awaitGone(t, budget, &policyv1.PodDisruptionBudgetList{})
+	bed.AwaitGone(t, kube, budget, &policyv1.PodDisruptionBudgetList{})
 	if scaled.Status.Selector == "" {
 		t.Error("no selector for the scale subresource")
 	}

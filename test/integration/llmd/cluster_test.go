@@ -13,6 +13,7 @@ import (
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/test/bed"
 )
 
 func cluster(t *testing.T, namespace string) *datascienceclusterv2.DataScienceCluster {
@@ -29,7 +30,7 @@ func cluster(t *testing.T, namespace string) *datascienceclusterv2.DataScienceCl
 func awaitCluster(t *testing.T, missing func(*datascienceclusterv2.DataScienceCluster) string) *datascienceclusterv2.DataScienceCluster {
 	t.Helper()
 	of := &datascienceclusterv2.DataScienceCluster{ObjectMeta: metav1.ObjectMeta{Name: "default-dsc"}}
-	return await(t, of, &datascienceclusterv2.DataScienceClusterList{}, func(c *datascienceclusterv2.DataScienceCluster) string {
+	return bed.Await(t, kube, of, &datascienceclusterv2.DataScienceClusterList{}, func(c *datascienceclusterv2.DataScienceCluster) string {
 		if c.Status.ObservedGeneration != c.Generation {
 			return "it hasn't been looked at"
 		}

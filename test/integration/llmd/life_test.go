@@ -17,6 +17,7 @@ import (
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/test/bed"
 	"github.com/slipway-dev/slipway/test/integration/helm/fixture"
 )
 
@@ -294,7 +295,7 @@ func TestDriftIsPutBack(t *testing.T) {
 	if err := kube.Patch(t.Context(), changed, client.MergeFrom(workload)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, changed, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
+	bed.Await(t, kube, changed, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
 		if image := d.Spec.Template.Spec.Containers[0].Image; image != workload.Spec.Template.Spec.Containers[0].Image {
 			return "its image is " + image
 		}
@@ -303,7 +304,7 @@ func TestDriftIsPutBack(t *testing.T) {
 	if err := kube.Delete(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	await(t, changed, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
+	bed.Await(t, kube, changed, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) string {
 		if d.UID == workload.UID || d.DeletionTimestamp != nil {
 			return "it isn't made again"
 		}

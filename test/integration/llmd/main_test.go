@@ -5,26 +5,18 @@ package llmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	"github.com/slipway-dev/slipway/internal/condition"
-	"github.com/slipway-dev/slipway/internal/controller"
-	"github.com/slipway-dev/slipway/internal/manager"
 	"github.com/slipway-dev/slipway/test/bed"
-	"github.com/slipway-dev/slipway/test/controlplane"
 )
 
 const deadline = 30 * time.Second
@@ -37,83 +29,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// run starts one control plane and one operator for all tests of the package.
-func run(m *testing.M) (int, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	plane, err := controlplane.New(ctx, controlplane.WithNodes(1))
-	if err != nil {
-		return 1, err
-	}
-	defer plane.Stop()
-	config = rest.CopyConfig(plane.Config())
-	config.QPS = -1
-	scheme := runtime.NewScheme()
-	if err := controller.AddToScheme(scheme); err != nil {
-		return 1, err
-	}
-	if kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
-		return 1, err
-	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-		Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true,
-	}); err != nil {
-		return 1, err
-	}
-	done := make(chan error, 1)
-	go func() { done <- manager.Run(ctx, wire.Through(config), options()) }()
-	code := m.Run()
-	cancel()
-	return code, errors.Join(err, <-done)
-}
-
-func options() manager.Options {
-	return manager.Options{
-		Controllers:    []string{"llmd", "datasciencecluster"},
-		MetricsAddress: "0", HealthAddress: "0", Concurrency: 8, ShutdownGrace: 10 * time.Second,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-}
-
-// await watches an object until it is as wanted, and returns it so. Why it isn't
-// yet is what the function returns; empty means that it is.
-func await[T client.Object](t *testing.T, object T, list client.ObjectList, missing func(T) string) T {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	watcher, err := kube.Watch(ctx, list, client.InNamespace(object.GetNamespace()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Stop()
-	if err := kube.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	} else if err == nil && missing(object) == "" {
-		return object
-	}
-	last := "it never appeared"
-	for {
-		select {
-		case event := <-watcher.ResultChan():
-			found, ok := event.Object.(T)
-			if !ok || found.GetName() != object.GetName() {
-				continue
-			}
-			if last = missing(found); last == "" {
-				return found
-			}
-		case <-ctx.Done():
-			t.Fatalf("%s after %s: %s", object.GetName(), deadline, last)
-		}
-	}
+	os.Exit(bed.Operated(m, wire, func(given *rest.Config) (err error) {
+		config = given
+		kube, err = bed.NewClient(config)
+		return err
+	}, "llmd", "datasciencecluster"))
 }
 
 // awaitLlmd waits for the one Llmd to be as wanted.
@@ -121,7 +41,7 @@ func awaitLlmd(t *testing.T, missing func(*componentsv1alpha1.Llmd) string) *com
 	t.Helper()
 	resource := &componentsv1alpha1.Llmd{}
 	resource.Name = componentsv1alpha1.LlmdName
-	return await(t, resource, &componentsv1alpha1.LlmdList{}, func(l *componentsv1alpha1.Llmd) string {
+	return bed.Await(t, kube, resource, &componentsv1alpha1.LlmdList{}, func(l *componentsv1alpha1.Llmd) string {
 		if l.Status.ObservedGeneration != l.Generation {
 			return "it hasn't been looked at"
 		}
@@ -165,29 +85,11 @@ func remove(t *testing.T, object client.Object) {
 	if err := kube.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	var list client.ObjectList = &componentsv1alpha1.LlmdList{}
 	if _, is := object.(*datascienceclusterv2.DataScienceCluster); is {
-		list = &datascienceclusterv2.DataScienceClusterList{}
+		bed.AwaitGone(t, kube, object, &datascienceclusterv2.DataScienceClusterList{})
+		return
 	}
-	watcher, err := kube.Watch(ctx, list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Stop()
-	for {
-		if err := kube.Get(ctx, client.ObjectKeyFromObject(object), object); apierrors.IsNotFound(err) {
-			return
-		}
-		select {
-		case <-watcher.ResultChan():
-		case <-ctx.Done():
-			resource, is := object.(*componentsv1alpha1.Llmd)
-			if !is {
-				resource = &componentsv1alpha1.Llmd{}
-			}
-			t.Fatalf("%s is still there after %s:\n%s", object.GetName(), deadline, told(resource))
-		}
-	}
+	bed.AwaitGone(t, kube, object, &componentsv1alpha1.LlmdList{})
 }
 
 // change edits the Llmd's spec.

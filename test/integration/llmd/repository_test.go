@@ -20,6 +20,7 @@ import (
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/test/bed"
 	"github.com/slipway-dev/slipway/test/integration/helm/fixture"
 )
 
@@ -153,7 +154,7 @@ func TestAlerts(t *testing.T) {
 	made.SetNamespace("alerts")
 	made.SetName("llmd-rules")
 	list.SetGroupVersionKind(rules)
-	first := await(t, made, list, func(u *unstructured.Unstructured) string {
+	first := bed.Await(t, kube, made, list, func(u *unstructured.Unstructured) string {
 		if u.GetUID() == "" {
 			return "not there"
 		}
@@ -162,7 +163,7 @@ func TestAlerts(t *testing.T) {
 	if err := kube.Delete(t.Context(), made.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, made, list, func(u *unstructured.Unstructured) string {
+	bed.Await(t, kube, made, list, func(u *unstructured.Unstructured) string {
 		if u.GetUID() == first {
 			return "it isn't made again"
 		}

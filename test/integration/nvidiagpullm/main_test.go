@@ -6,29 +6,21 @@ package nvidiagpullm
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	"github.com/slipway-dev/slipway/internal/condition"
-	"github.com/slipway-dev/slipway/internal/controller"
-	"github.com/slipway-dev/slipway/internal/manager"
-	"github.com/slipway-dev/slipway/test/controlplane"
+	"github.com/slipway-dev/slipway/test/bed"
 )
 
 const deadline = 60 * time.Second
@@ -39,52 +31,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// run starts one control plane and one operator for all tests of the package.
-func run(m *testing.M) (int, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	plane, err := controlplane.New(ctx, controlplane.WithNodes(1))
-	if err != nil {
-		return 1, err
-	}
-	defer plane.Stop()
-	config = plane.Config()
-	if kube, err = newClient(config); err != nil {
-		return 1, err
-	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-		Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true,
-	}); err != nil {
-		return 1, err
-	}
-	done := make(chan error, 1)
-	go func() { done <- manager.Run(ctx, config, options()) }()
-	code := m.Run()
-	cancel()
-	return code, errors.Join(err, <-done)
-}
-
-func options() manager.Options {
-	return manager.Options{
-		MetricsAddress: "0", HealthAddress: "0", Concurrency: 8, ShutdownGrace: 10 * time.Second,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-}
-
-func newClient(config *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	if err := controller.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+	os.Exit(bed.Operated(m, &bed.Wire{}, func(given *rest.Config) (err error) {
+		config = given
+		kube, err = bed.NewClient(config)
+		return err
+	}))
 }
 
 // namespace makes one that goes with the test.
@@ -117,45 +68,16 @@ func resource(namespace, name string, action infrav1.Action) *infrav1.NvidiaGpuL
 	}
 }
 
-// await watches a resource until it is as wanted, and returns it so; nil waits
-// until it is gone.
+// await waits until a resource is as wanted, and returns it so; nil waits until it
+// is gone.
 func await(t *testing.T, namespace, name string, missing func(*infrav1.NvidiaGpuLlm) string) *infrav1.NvidiaGpuLlm {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	watcher, err := kube.Watch(ctx, &infrav1.NvidiaGpuLlmList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Stop()
-	last := "it never appeared"
+	found := &infrav1.NvidiaGpuLlm{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if missing == nil {
-		found := &infrav1.NvidiaGpuLlm{}
-		if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); apierrors.IsNotFound(err) {
-			return nil
-		}
+		bed.AwaitGone(t, kube, found, &infrav1.NvidiaGpuLlmList{})
+		return nil
 	}
-	for {
-		select {
-		case event := <-watcher.ResultChan():
-			found, ok := event.Object.(*infrav1.NvidiaGpuLlm)
-			if !ok {
-				continue
-			}
-			if missing == nil {
-				if event.Type == watch.Deleted {
-					return found
-				}
-				last = "it is still there"
-				continue
-			}
-			if last = missing(found); last == "" {
-				return found
-			}
-		case <-ctx.Done():
-			t.Fatalf("%s after %s: %s", name, deadline, last)
-		}
-	}
+	return bed.Await(t, kube, found, &infrav1.NvidiaGpuLlmList{}, missing)
 }
 
 // says waits for a Ready condition of the current spec with a reason and a text.

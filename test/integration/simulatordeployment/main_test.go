@@ -4,10 +4,8 @@ package simulatordeployment
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -15,17 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
-	"github.com/slipway-dev/slipway/internal/controller"
-	"github.com/slipway-dev/slipway/internal/manager"
 	"github.com/slipway-dev/slipway/test/bed"
-	"github.com/slipway-dev/slipway/test/controlplane"
 	"github.com/slipway-dev/slipway/test/definitions"
 )
 
@@ -42,63 +35,20 @@ var (
 	wire = &bed.Wire{}
 )
 
+// TestMain serves none of the optional APIs; the tests that want them install them.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	err := flag.Set("test.parallel", parallel)
-	code := 1
-	if err == nil {
-		code, err = run(m)
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		panic(err)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// run starts one control plane and one operator for all tests of the package. It
-// serves none of the optional APIs; the tests that want them install them.
-func run(m *testing.M) (int, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var err error
-	if defined, err = definitions.All(ctx); err != nil {
-		return 1, err
-	}
-	plane, err := controlplane.New(ctx, controlplane.WithNodes(1))
-	if err != nil {
-		return 1, err
-	}
-	defer plane.Stop()
-	config = plane.Config()
-	if kube, err = newClient(config); err != nil {
-		return 1, err
-	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-		Paths: []string{"../../../config/crd"}, ErrorIfPathMissing: true,
-	}); err != nil {
-		return 1, err
-	}
-	done := make(chan error, 1)
-	go func() { done <- manager.Run(ctx, wire.Through(config), options()) }()
-	code := m.Run()
-	cancel()
-	return code, errors.Join(err, <-done)
-}
-
-func options() manager.Options {
-	return manager.Options{
-		MetricsAddress: "0", HealthAddress: "0", Concurrency: 8, ShutdownGrace: 10 * time.Second,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-}
-
-func newClient(config *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(controller.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+	os.Exit(bed.Operated(m, wire, func(given *rest.Config) (err error) {
+		if defined, err = definitions.All(context.Background()); err != nil {
+			return err
+		}
+		config = given
+		kube, err = bed.NewClient(config)
+		return err
+	}))
 }
 
 // namespace makes one that goes with the test.
@@ -153,33 +103,11 @@ func unserve(t *testing.T, name string) {
 	}
 }
 
-// await watches a resource until it is as wanted, and returns it so. Why it isn't
-// yet is what the function returns; empty means that it is.
+// await waits until a resource is as wanted, and returns it so.
 func await(t *testing.T, namespace, name string, missing func(*simv1alpha1.SimulatorDeployment) string) *simv1alpha1.SimulatorDeployment {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	watcher, err := kube.Watch(ctx, &simv1alpha1.SimulatorDeploymentList{}, client.InNamespace(namespace),
-		client.MatchingFields{"metadata.name": name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Stop()
-	last := "it never appeared"
-	for {
-		select {
-		case event := <-watcher.ResultChan():
-			found, ok := event.Object.(*simv1alpha1.SimulatorDeployment)
-			if !ok {
-				continue
-			}
-			if last = missing(found); last == "" {
-				return found
-			}
-		case <-ctx.Done():
-			t.Fatalf("%s after %s: %s", name, deadline, last)
-		}
-	}
+	found := &simv1alpha1.SimulatorDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return bed.Await(t, kube, found, &simv1alpha1.SimulatorDeploymentList{}, missing)
 }
 
 func isReady(d *simv1alpha1.SimulatorDeployment) string {
