@@ -21,9 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-dev/slipway/internal/apply"
+	"github.com/slipway-dev/slipway/internal/cli/plan"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/manager"
 	"github.com/slipway-dev/slipway/test/controlplane"
@@ -70,6 +73,7 @@ func TestAgainstACluster(t *testing.T) {
 	t.Run("status", l.status)
 	t.Run("watch", l.watch)
 	t.Run("plan", l.plan)
+	t.Run("plan of what is written meanwhile", l.planMeanwhile)
 }
 
 // run is a command's outcome: what it wrote, and its error.
@@ -137,6 +141,33 @@ func (l *live) plan(t *testing.T) {
 		[]string{"-    memory: 4Gi", "made for LLMDeployment", "2 to change"}, false)
 	l.planned(t, namespace, "a model of others", strings.Replace(model, "4Gi", "8Gi", 1),
 		[]string{"~ LLMModel", "made for LLMDeployment " + namespace + "/chat-service", "~ Deployment", "memory: 8Gi", "2 to change"}, false)
+}
+
+// planMeanwhile plans a change of a model that someone writes between the two
+// requests that a plan takes.
+func (l *live) planMeanwhile(t *testing.T) {
+	namespace := l.world(t, sample(t, "llm_v1alpha1_llmmodel.yaml"))
+	writes := 0
+	meddled := interceptor.NewClient(l.client, interceptor.Funcs{
+		Update: func(ctx context.Context, server client.WithWatch, planned client.Object, opts ...client.UpdateOption) error {
+			if writes++; writes == 1 {
+				someone := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"someone": "else"}}}`))
+				if err := server.Patch(ctx, planned.DeepCopyObject().(client.Object), someone); err != nil {
+					t.Error(err)
+				}
+			}
+			return server.Update(ctx, planned, opts...)
+		},
+	})
+	var manifest unstructured.Unstructured
+	changed := strings.Replace(sample(t, "llm_v1alpha1_llmmodel.yaml"), "4Gi", "8Gi", 1)
+	if err := yaml.Unmarshal([]byte(changed), &manifest.Object); err != nil {
+		t.Fatal(err)
+	}
+	made, err := (&plan.Planner{Client: meddled, Namespace: namespace}).Plan(t.Context(), []*unstructured.Unstructured{&manifest})
+	if err != nil || writes < 2 || len(made.Changes) != 1 || made.Changes[0].Action != apply.Configured {
+		t.Errorf("%v, %v after %d requests", made, err, writes)
+	}
 }
 
 func (l *live) planned(t *testing.T, namespace, name, manifests string, want []string, refused bool) {

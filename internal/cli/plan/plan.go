@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-dev/slipway/internal/apply"
@@ -149,7 +150,8 @@ func (p *Planner) manifest(ctx context.Context, manifest *unstructured.Unstructu
 			return nil, Change{}, err
 		}
 	} else {
-		err := p.dryRun(ctx, one, manifest)
+		// The operator, or anyone, may write the resource between the two requests.
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.dryRun(ctx, one, manifest) })
 		switch {
 		case apierrors.IsNotFound(err) && coming[one.ref.Namespace]:
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err),
@@ -176,13 +178,15 @@ func (p *Planner) manifest(ctx context.Context, manifest *unstructured.Unstructu
 	return one, change, nil
 }
 
-// dryRun asks the server what a manifest would become. A resource of ours is
+// dryRun asks the server what a manifest would become; a conflict says that the
+// resource changed meanwhile, and to ask again. A resource of ours is
 // replaced by its manifest, so that a field that was taken out shows; anything
 // else is applied over what is there.
 func (p *Planner) dryRun(ctx context.Context, one *resource, manifest *unstructured.Unstructured) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(manifest.GroupVersionKind())
 	err := p.Client.Get(ctx, client.ObjectKeyFromObject(manifest), live)
+	one.live, one.after = nil, manifest.DeepCopy()
 	if apierrors.IsNotFound(err) {
 		if err := p.Client.Create(ctx, one.after, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 			return err
