@@ -61,8 +61,9 @@ func (r *Reconciler) collect(f *facts) {
 		r.jobs.drop(key, ended)
 		return
 	case ended.err != nil:
+		// The spec may have changed since: what failed is told of the one that asked.
 		r.failures.note(key, failure{
-			generation: f.resource.Generation, place: ended.place, err: explain(f.resource, ended),
+			generation: ended.generation, place: ended.place, err: explain(f.resource, ended),
 			longest: longestPauseOf(ended.err),
 		}, r.Now())
 		r.jobs.drop(key, ended)
@@ -159,7 +160,7 @@ func (r *Reconciler) drive(f *facts) error {
 	}
 	if f.job == nil && what.kind != stepNone {
 		r.jobs.start(key, &job{
-			step: what, pod: f.pod.UID, place: f.place(), run: nvidiagpullm.Run(f.resource), index: len(f.answers),
+			step: what, generation: f.resource.Generation, pod: f.pod.UID, place: f.place(), run: nvidiagpullm.Run(f.resource), index: len(f.answers),
 		}, r.run(f, what))
 		f.job = r.jobs.look(key)
 	}

@@ -93,7 +93,7 @@ func TestRoom(t *testing.T) {
 	f := someFacts(infrav1.ActionInstall, func(f *facts) { f.pod = running() })
 	f.pod.UID, f.now = "pod-1", now.Time
 	fail := func(err error) {
-		ended := &job{step: step{kind: stepPull, model: "phi:latest"}, pod: "pod-1", place: "pod-1 1Mi", done: true, err: err}
+		ended := &job{step: step{kind: stepPull, model: "phi:latest"}, generation: f.resource.Generation, pod: "pod-1", place: "pod-1 1Mi", done: true, err: err}
 		r.jobs.running = map[types.NamespacedName]*job{demo: ended}
 		f.room = "" // as a pass begins, before it looks at the claim
 		r.collect(f)
@@ -118,5 +118,24 @@ func TestRoom(t *testing.T) {
 	fail(errors.New("x"))
 	if err := r.drive(f); err == nil || f.retryAt.Sub(now.Time) != longestPause {
 		t.Errorf("another fault: %v, again in %s", err, f.retryAt.Sub(now.Time))
+	}
+}
+
+// TestFormerSpecFailed: what a former spec's step came to, in the moment in which
+// the spec was changed, holds nothing up: for good it would, where the step is final.
+func TestFormerSpecFailed(t *testing.T) {
+	for name, err := range map[string]error{"a wait": ollama.ErrRegistry, "a stop": ollama.ErrModelNotFound} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Now: func() time.Time { return now.Time }}
+			f := someFacts(infrav1.ActionInstall, func(f *facts) { f.pod = running() })
+			f.pod.UID, f.now = "pod-1", now.Time
+			r.jobs.running = map[types.NamespacedName]*job{demo: {
+				step: step{kind: stepPull, model: "phy:latest"}, generation: f.resource.Generation - 1, pod: "pod-1", place: f.place(), done: true, err: err,
+			}}
+			r.collect(f)
+			if err := r.drive(f); err != nil {
+				t.Errorf("the present spec is told: %v", err)
+			}
+		})
 	}
 }

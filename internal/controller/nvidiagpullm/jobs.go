@@ -13,17 +13,18 @@ import (
 
 // job is a step under way or done.
 type job struct {
-	step     step
-	pod      types.UID // of the server that was asked
-	place    string    // as facts.place told when it began
-	run      string    // of the prompts, as nvidiagpullm.Run names it
-	index    int       // of the prompt
-	percent  int       // of a pull
-	done     bool
-	err      error
-	answer   *nvidiagpullm.Answer
-	cancel   context.CancelFunc
-	finished chan struct{}
+	step       step
+	generation int64     // of the spec that asked for it
+	pod        types.UID // of the server that was asked
+	place      string    // as facts.place told when it began
+	run        string    // of the prompts, as nvidiagpullm.Run names it
+	index      int       // of the prompt
+	percent    int       // of a pull
+	done       bool
+	err        error
+	answer     *nvidiagpullm.Answer
+	cancel     context.CancelFunc
+	finished   chan struct{}
 }
 
 // followedBy is what goes on after a job that has ended; nil if nothing does.
