@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/internal/registry/auth"
 	source "github.com/slipway-dev/slipway/internal/registry/bundle"
+	"github.com/slipway-dev/slipway/internal/registry/signature"
 )
 
 func newBundle(streams Streams) *cobra.Command {
@@ -23,26 +25,64 @@ func newBundle(streams Streams) *cobra.Command {
 	return command
 }
 
-// newMaker makes a maker that logs in with the user's credentials.
-func newMaker(streams Streams, authFile string) bundle.Maker {
+// trust is how bundles are fetched: with whose credentials, and signed by whom.
+type trust struct{ authFile, keyFile string }
+
+// register adds the flags to a command.
+func (f *trust) register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.authFile, "auth-file", "", "file of credentials for registries (default: those of podman and docker)")
+	flags.StringVar(&f.keyFile, "key", "", "file of a public key, such as cosign.pub; the image must be signed with it")
+}
+
+// maxKeyFile is far above what a public key has, in bytes.
+const maxKeyFile = 1 << 20
+
+// key reads the public key, nil if there is none.
+func (f *trust) key() (*signature.Key, error) {
+	if f.keyFile == "" {
+		return nil, nil
+	}
+	file, err := os.Open(f.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--key %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("--key %w", err)
+	}
+	key, err := signature.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("--key %s: %w", f.keyFile, err)
+	}
+	return key, nil
+}
+
+// maker makes a maker that logs in with the user's credentials.
+func (f *trust) maker(streams Streams) (bundle.Maker, error) {
+	key, err := f.key()
+	if err != nil {
+		return bundle.Maker{}, err
+	}
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = ""
 	}
-	finder := auth.Finder{File: authFile, Getenv: os.Getenv, Home: home}
+	finder := auth.Finder{File: f.authFile, Getenv: os.Getenv, Home: home}
 	return bundle.Maker{
-		Source:   source.Source{Registry: registry.New(registry.Options{Now: time.Now}), Credentials: finder.Find},
+		Source:   source.Source{Registry: registry.New(registry.Options{Now: time.Now}), Credentials: finder.Find, Key: key},
 		Progress: streams.Err,
 		Now:      time.Now,
-	}
+	}, nil
 }
 
 // registerBundle adds the flags that say what is made of a bundle.
-func registerBundle(command *cobra.Command, request *bundle.Request, authFile *string) {
+func registerBundle(command *cobra.Command, request *bundle.Request, from *trust) {
 	flags := command.Flags()
 	flags.StringArrayVar(&request.Exclude, "exclude", nil, "leave out the objects for which this jq expression is true; may be repeated")
 	flags.StringSliceVar(&request.Watch, "watch-namespace", nil, "namespace that the operator looks after, '*' for all, '.' for its own; may be repeated (default: all, if the bundle supports that)")
-	flags.StringVar(authFile, "auth-file", "", "file of credentials for registries (default: those of podman and docker)")
+	from.register(command)
 }
 
 const referenceHelp = "REF is an image in a registry (registry/path:tag or registry/path@sha256:…), an OCI\n" +
@@ -51,7 +91,8 @@ const referenceHelp = "REF is an image in a registry (registry/path:tag or regis
 
 func newExtract(streams Streams) *cobra.Command {
 	var request bundle.Request
-	var authFile, output, dir string
+	var from trust
+	var output, dir string
 	command := &cobra.Command{
 		Use:   "extract REF -n NAMESPACE",
 		Short: "Write the objects that OLM would create of a bundle",
@@ -71,7 +112,11 @@ func newExtract(streams Streams) *cobra.Command {
 			if request.Namespace == "" {
 				return errors.New("say which namespace the operator is for with -n")
 			}
-			objects, err := newMaker(streams, authFile).Extract(cmd.Context(), request)
+			maker, err := from.maker(streams)
+			if err != nil {
+				return err
+			}
+			objects, err := maker.Extract(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
@@ -89,7 +134,7 @@ func newExtract(streams Streams) *cobra.Command {
 			}
 		},
 	}
-	registerBundle(command, &request, &authFile)
+	registerBundle(command, &request, &from)
 	flags := command.Flags()
 	flags.StringVarP(&request.Namespace, "namespace", "n", "", "namespace that the operator runs in")
 	flags.BoolVar(&request.CreateNamespace, "create-namespace", false, "write the namespace, too")
@@ -117,7 +162,8 @@ func extractOutput(output, dir string) (string, error) {
 
 func newBundleChart(streams Streams) *cobra.Command {
 	var request bundle.Request
-	var authFile, dir string
+	var from trust
+	var dir string
 	command := &cobra.Command{
 		Use:   "chart REF -o DIR",
 		Short: "Write a bundle as a Helm chart",
@@ -133,21 +179,25 @@ func newBundleChart(streams Streams) *cobra.Command {
 			if dir == "" {
 				return errors.New("say which directory the chart goes to with -o")
 			}
-			if err := newMaker(streams, authFile).Chart(cmd.Context(), request, dir); err != nil {
+			maker, err := from.maker(streams)
+			if err != nil {
+				return err
+			}
+			if err := maker.Chart(cmd.Context(), request, dir); err != nil {
 				return err
 			}
 			fmt.Fprintf(streams.Err, "the chart is in %s; install it with: helm install NAME %s -n NAMESPACE --create-namespace\n", dir, dir)
 			return nil
 		},
 	}
-	registerBundle(command, &request, &authFile)
+	registerBundle(command, &request, &from)
 	command.Flags().StringVarP(&dir, "output", "o", "", "directory to write to; it must be empty or not there")
 	return command
 }
 
 func newBundleUpdate(streams Streams) *cobra.Command {
 	var update bundle.Update
-	var authFile string
+	var from trust
 	command := &cobra.Command{
 		Use:   "update DIR [VERSION]",
 		Short: "Bring a chart that slipway bundle chart wrote up to date with another version of its bundle",
@@ -166,7 +216,11 @@ func newBundleUpdate(streams Streams) *cobra.Command {
 			if (update.Version == "") == (update.Reference == "") {
 				return errors.New("say what to update to: a version after the directory, or a bundle with --from")
 			}
-			updated, err := newMaker(streams, authFile).Update(cmd.Context(), update)
+			maker, err := from.maker(streams)
+			if err != nil {
+				return err
+			}
+			updated, err := maker.Update(cmd.Context(), update)
 			if updated.To != "" {
 				updated.Print(streams.Out)
 			}
@@ -184,6 +238,6 @@ func newBundleUpdate(streams Streams) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&update.Reference, "from", "", "bundle to update to, such as a directory or a .tar")
 	flags.BoolVar(&update.DryRun, "dry-run", false, "show what would change, and write nothing")
-	flags.StringVar(&authFile, "auth-file", "", "file of credentials for registries (default: those of podman and docker)")
+	from.register(command)
 	return command
 }

@@ -115,6 +115,36 @@ func TestBundleExtractWithCredentials(t *testing.T) {
 	}
 }
 
+// TestBundleKey: with a key, an image that isn't signed gives nothing.
+func TestBundleKey(t *testing.T) {
+	host, dir := lockedRegistry(t), t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	config := write("auth.json", `{"auths":{"`+host+`":{"username":"me","password":"hunter2"}}}`)
+	key := write("cosign.pub", "-----BEGIN PUBLIC KEY-----\n"+
+		"MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n") // of RFC 8410
+	for want, args := range map[string][]string{
+		"it isn't signed in the way":  {"extract", host + "/team/dolphin:v1", "-n", "sea", "--key", key},
+		"isn't signed":                {"chart", host + "/team/dolphin:v1", "-o", filepath.Join(dir, "chart"), "--key", key},
+		"can be checked in a registr": {"extract", dolphin, "-n", "sea", "--key", key},
+		"auth.json: it isn't PEM":     {"extract", dolphin, "-n", "sea", "--key", config},
+		"no such file":                {"extract", dolphin, "-n", "sea", "--key", key + "x"},
+	} {
+		out, _, err := call(t, append(append([]string{"bundle"}, args...), "--auth-file", config)...)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || out != "" {
+			t.Errorf("%v: got %q, %v", args, out, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "chart")); err == nil {
+		t.Error("a chart was written of what isn't signed")
+	}
+}
+
 // TestBundleExtractSentences: nothing is written beside an error.
 func TestBundleExtractSentences(t *testing.T) {
 	parent := t.TempDir()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-dev/slipway/internal/registry"
+	"github.com/slipway-dev/slipway/internal/registry/signature"
 )
 
 // Bundle is what was found.
@@ -34,6 +35,8 @@ type Source struct {
 	Registry *registry.Client
 	// Credentials of a repository of a registry; nil means none.
 	Credentials func(ctx context.Context, host, repository string) (registry.Credentials, error)
+	// Key, if set, must have signed what is fetched, which must be in a registry then.
+	Key *signature.Key
 	// Limits bound what is read; the zero value is DefaultLimits.
 	Limits Limits
 }
@@ -113,6 +116,9 @@ func (s Source) Fetch(ctx context.Context, reference string) (Bundle, error) {
 
 // local reads what is on this machine. tagged says that a tag may follow.
 func (s Source) local(reference string, tagged bool) (Bundle, error) {
+	if s.Key != nil {
+		return Bundle{}, fault(reference, "a signature can be checked in a registry only; leave the key out, or name the image in its registry")
+	}
 	file, digest, pinned := strings.Cut(reference, "@")
 	if pinned && !digestForm.MatchString(digest) {
 		return Bundle{}, fault(reference, "the digest is none; write @sha256: and 64 hexadecimal digits in lower case")

@@ -201,15 +201,14 @@ func (s Source) image(ctx context.Context, reference string) (Bundle, error) {
 		return Bundle{}, at.explain(err)
 	}
 	defer repository.Close()
-	manifest, err := repository.Manifest(ctx, at.version)
-	for nested := 0; err == nil && len(manifest.Manifests) > 0; nested++ {
-		if nested >= maxNesting {
-			return Bundle{}, fault(at.String(), "its indexes are nested more than %d deep", maxNesting)
-		}
-		manifest, err = repository.Manifest(ctx, platform(manifest.Manifests).Digest)
-	}
+	manifest, named, err := s.manifest(ctx, repository, at)
 	if err != nil {
-		return Bundle{}, at.explain(err)
+		return Bundle{}, err
+	}
+	if s.Key != nil {
+		if err := s.Key.Check(ctx, repository, named...); err != nil {
+			return Bundle{}, at.explain(err)
+		}
 	}
 	tree := newTree(at.String(), s.Limits)
 	err = s.layers(tree, manifest.Layers, func(layer registry.Descriptor) ([]byte, error) {
@@ -220,4 +219,19 @@ func (s Source) image(ctx context.Context, reference string) (Bundle, error) {
 		return Bundle{}, err
 	}
 	return Bundle{Files: tree.files, Source: at.String(), Digest: manifest.Digest}, nil
+}
+
+// manifest reads the manifest of an image, and gives the digests that lead to it: of
+// the index that the reference names, and of all below it.
+func (s Source) manifest(ctx context.Context, repository *registry.Repository, at reference) (registry.Manifest, []string, error) {
+	manifest, err := repository.Manifest(ctx, at.version)
+	digests := []string{manifest.Digest}
+	for nested := 0; err == nil && len(manifest.Manifests) > 0; nested++ {
+		if nested >= maxNesting {
+			return manifest, nil, fault(at.String(), "its indexes are nested more than %d deep", maxNesting)
+		}
+		manifest, err = repository.Manifest(ctx, platform(manifest.Manifests).Digest)
+		digests = append(digests, manifest.Digest)
+	}
+	return manifest, digests, at.explain(err)
 }
