@@ -17,6 +17,7 @@ import (
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/controller/datasciencecluster"
@@ -78,6 +79,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		infrav1.AddToScheme(scheme),
 		componentsv1alpha1.AddToScheme(scheme),
 		datascienceclusterv2.AddToScheme(scheme),
+		platformv1alpha1.AddToScheme(scheme),
 	)
 }
 

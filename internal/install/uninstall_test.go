@@ -101,7 +101,7 @@ func TestUninstallKeepsWhatIsTheUsers(t *testing.T) {
 		t.Error("the definitions are gone")
 	}
 	want := []string{
-		"kubectl delete crd llmds.components.platform.opendatahub.io datascienceclusters.datasciencecluster.opendatahub.io nvidiagpullms.infra.example.com llmdeployments.llm.example.com llmmodels.llm.example.com simulatordeployments.sim.llm-d.io",
+		"kubectl delete crd llmds.components.platform.opendatahub.io datascienceclusters.datasciencecluster.opendatahub.io nvidiagpullms.infra.example.com llmdeployments.llm.example.com llmmodels.llm.example.com platformstacks.platform.slipway.dev simulatordeployments.sim.llm-d.io",
 		"kubectl delete namespace " + w.namespace,
 	}
 	if !slices.EqualFunc(want, stays, func(want, got string) bool { return strings.Contains(got, want) }) {

@@ -15,6 +15,7 @@ import (
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/condition"
@@ -51,6 +52,7 @@ func kinds() []kind {
 		{gvk: nvidiaKind, empty: func() any { return &infrav1.NvidiaGpuLlm{} }, render: renderNvidia},
 		{gvk: llmdKind, cluster: true, empty: func() any { return &componentsv1alpha1.Llmd{} }, render: renderLlmd, remark: llmdRemark},
 		{gvk: dataScienceClusterKind, cluster: true, empty: func() any { return &datascienceclusterv2.DataScienceCluster{} }, render: renderDataScienceCluster},
+		{gvk: platformStackKind, cluster: true, empty: func() any { return &platformv1alpha1.PlatformStack{} }, remark: platformStackRemark},
 	}
 }
 
@@ -102,6 +104,9 @@ func (w *world) find(ctx context.Context, ref object.Ref, into any) (bool, error
 // one that it makes nothing for, with a note where that is for now.
 func (p *Planner) render(ctx context.Context, made *Plan, one *resource, planned map[object.Ref]*resource) ([]*unstructured.Unstructured, error) {
 	known, is := kindOf(one.ref.GroupKind())
+	if known.remark != "" && known.render == nil {
+		made.note("%s: %s", one.ref.Display(), known.remark)
+	}
 	if !is || known.render == nil {
 		return nil, nil
 	}
