@@ -5,6 +5,7 @@
 package bundle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -112,6 +113,30 @@ func (s Source) Fetch(ctx context.Context, reference string) (Bundle, error) {
 		return s.local(reference, false)
 	}
 	return s.image(ctx, reference)
+}
+
+// tarMark stands at tarMarkAt of a tar archive (POSIX.1-1988, ustar; GNU's begins with
+// the same).
+const (
+	tarMark   = "ustar"
+	tarMarkAt = 257
+)
+
+// Unpack gives the YAML and JSON files of what was fetched otherwise: of a tar archive,
+// compressed by gzip or not, or data itself as a file of that name. source names it in
+// errors, which are *Error.
+func (s Source) Unpack(source, name string, data []byte) (map[string][]byte, error) {
+	if s.Limits == (Limits{}) {
+		s.Limits = DefaultLimits
+	}
+	tree := newTree(source, s.Limits)
+	isTar := len(data) > tarMarkAt && bytes.HasPrefix(data[tarMarkAt:], []byte(tarMark))
+	if isTar || bytes.HasPrefix(data, gzipMark) || bytes.HasPrefix(data, zstdMark) {
+		err := tree.apply(bytes.NewReader(data), int64(len(data)))
+		return tree.files, err
+	}
+	err := tree.keep(name, bytes.NewReader(data))
+	return tree.files, err
 }
 
 // local reads what is on this machine. tagged says that a tag may follow.

@@ -20,6 +20,9 @@ const (
 	layoutFile = "oci-layout"
 	indexFile  = "index.json"
 	annotation = "org.opencontainers.image.ref.name"
+	// titleAnnotation names the file that a layer is, as oras push writes it (OCI image
+	// specification, annotations.md).
+	titleAnnotation = "org.opencontainers.image.title"
 )
 
 const (
@@ -175,7 +178,12 @@ func (s Source) layers(tree *tree, layers []registry.Descriptor, get func(regist
 		if err != nil {
 			return err
 		}
-		if err := tree.apply(bytes.NewReader(data), int64(len(data))); err != nil {
+		if name := each.Annotations[titleAnnotation]; isText(name) && !strings.Contains(each.MediaType, "tar") {
+			err = tree.single(name, data)
+		} else {
+			err = tree.apply(bytes.NewReader(data), int64(len(data)))
+		}
+		if err != nil {
 			return err
 		}
 	}

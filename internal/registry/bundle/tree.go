@@ -101,6 +101,14 @@ func (t *tree) damaged(err error) error {
 	return fault(t.source, "a layer is no whole tar archive (%v); build and push the bundle again", err)
 }
 
+// single takes a layer that is a file itself.
+func (t *tree) single(name string, data []byte) error {
+	if !fs.ValidPath(path.Clean(name)) || len(name) > longestName {
+		return fault(t.source, "a layer is the file %q, which leads out of the image; it is refused", shorten(name))
+	}
+	return t.keep(path.Clean(name), bytes.NewReader(data))
+}
+
 // layer is what one layer changes.
 type layer struct {
 	// removed are paths of layers below, emptied are directories that lose what
