@@ -265,12 +265,17 @@ func (s State) after(newest *Revision, delay time.Duration, next Decision) Decis
 	return s.provided(next)
 }
 
-// provided is a decision that needs the chart, or the wait for it.
+// provided is a decision that needs the chart and must not be held, or the wait.
 func (s State) provided(next Decision) Decision {
-	if s.Wanted.Unavailable == "" || next.Kind != Install && next.Kind != Upgrade {
+	switch {
+	case next.Kind != Install && next.Kind != Upgrade:
 		return next
+	case s.Wanted.Unavailable != "":
+		return Decision{Kind: Wait, Reason: ReasonChartUnavailable, Message: s.Wanted.Unavailable}
+	case s.Wanted.Hold != "":
+		return Decision{Kind: Wait, Reason: ReasonHeld, Message: s.Wanted.Hold}
 	}
-	return Decision{Kind: Wait, Reason: ReasonChartUnavailable, Message: s.Wanted.Unavailable}
+	return next
 }
 
 func (s State) whyUpgrade(newest *Revision) string {

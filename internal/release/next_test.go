@@ -100,6 +100,7 @@ func TestRemoval(t *testing.T) {
 
 func TestFirstRevision(t *testing.T) {
 	noChart := want("").but(func(w *Wanted) { w.Unavailable = "the repository is down" })
+	held := want("a").but(func(w *Wanted) { w.Hold = "sooner or later" })
 	check(t, map[string]row{
 		"none":                                {state: State{Wanted: want("a")}, kind: Install},
 		"none, no chart":                      {state: State{Wanted: noChart}, kind: Wait, reason: ReasonChartUnavailable, says: "repository is down"},
@@ -117,6 +118,12 @@ func TestFirstRevision(t *testing.T) {
 		"no chart, and newest is good":        {state: State{Wanted: noChart, History: of(ours(1, Deployed, "b", minute).with(isSettled)), Readiness: ready}, kind: Wait},
 		"no chart, and newest drifted":        {state: State{Wanted: noChart, History: of(ours(1, Deployed, "b", minute).with(isSettled)), Readiness: ready, Drift: []string{"x"}}, kind: Correct},
 		"another spec, and the old one drift": {state: State{Wanted: want("a"), History: of(ours(1, Deployed, "b", minute)), Drift: []string{"x"}}, kind: Upgrade},
+		"none, held":                          {state: State{Wanted: held}, kind: Wait, reason: ReasonHeld, says: "sooner or later"},
+		"another spec, held":                  {state: State{Wanted: held, History: of(ours(1, Deployed, "b", minute).with(isSettled)), Readiness: ready}, kind: Wait, reason: ReasonHeld},
+		"held, and nothing is due":            {state: State{Wanted: held, History: of(ours(1, Deployed, "a", minute).with(isSettled)), Readiness: ready}, kind: Nothing},
+		"held, and drifted":                   {state: State{Wanted: held, History: of(ours(1, Deployed, "a", minute).with(isSettled)), Readiness: ready, Drift: []string{"x"}}, kind: Correct},
+		"held, and pending after a crash":     {state: State{Wanted: held, History: of(ours(1, PendingInstall, "a", 0))}, kind: Recover},
+		"held, and interrupted":               {state: State{Wanted: held, History: of(ours(1, Failed, "a", 0).with(isInterrupted))}, kind: Wait, reason: ReasonHeld},
 		"the newest record was deleted":       {state: State{Wanted: want("a"), History: of(ours(1, Superseded, "a", minute))}, kind: Upgrade},
 	})
 }

@@ -36,7 +36,7 @@
 //	rollback from the wanted config    settled                          Stop
 //	anything else                                                       Upgrade
 //
-// Install and Upgrade are a Wait while the chart can't be had.
+// Install and Upgrade are a Wait while the chart can't be had, or something holds them.
 //
 // A revision that is settled is never rolled back because it is unready later:
 // that is the cluster's doing, and another revision wouldn't help.
@@ -160,6 +160,9 @@ type Wanted struct {
 	// Unavailable is the sentence that says why the chart can't be had at the
 	// moment; Config is then unknown. Nothing that runs is disturbed by it.
 	Unavailable string
+	// Hold is the sentence that says what must come before the next install or
+	// upgrade of a Config that is known. Everything else goes on.
+	Hold string
 }
 
 // State is all that a decision is made from.
@@ -245,4 +248,5 @@ const (
 	ReasonNotOurs          = "NotOurs"
 	ReasonAttemptFailed    = "AttemptFailed"
 	ReasonChartUnavailable = "ChartUnavailable"
+	ReasonHeld             = "Held"
 )

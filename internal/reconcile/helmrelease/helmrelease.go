@@ -32,6 +32,9 @@ type Want struct {
 	// case Unavailable says why and what runs is left as it is.
 	Chart       *helm.Chart
 	Unavailable string
+	// Hold says what must come before the next install or upgrade; the decision is
+	// then a Wait with release.ReasonHeld where one is due. Everything else goes on.
+	Hold string
 	// Digest of the chart's archive, sha256:…. Together with Values, Labels and
 	// Again it makes the config, by which a change is known.
 	Digest string

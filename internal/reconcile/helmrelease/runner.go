@@ -231,7 +231,7 @@ func (r *Runner) look(ctx context.Context, want Want, n note, newest bool) (*sig
 	if !want.Removed {
 		state.Wanted = &release.Wanted{
 			Config: s.config, Timeout: want.Timeout, Remediation: want.Remediation, Test: want.Test,
-			Drift: want.Drift.Mode, Unavailable: want.Unavailable,
+			Drift: want.Drift.Mode, Unavailable: want.Unavailable, Hold: want.Hold,
 		}
 		if want.Chart == nil && want.Unavailable == "" {
 			state.Wanted.Unavailable = "the chart isn't there yet"

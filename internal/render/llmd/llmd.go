@@ -11,6 +11,7 @@ import (
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/release"
+	"github.com/slipway-dev/slipway/internal/render/source"
 )
 
 // AnnotationRetry on an Llmd has failed releases tried again when its value
@@ -161,7 +162,7 @@ func one(in Input, c Component, spec *componentsv1alpha1.ChartSpec) Release {
 		Again:          in.Llmd.Annotations[AnnotationRetry],
 	}
 	made.DriftMode, made.Ignore = drift(spec.Drift)
-	if made.Credentials, made.Fault = credentials(in, c, spec); made.Fault == nil {
+	if made.Credentials, made.Fault = source.Open(spec.Repository, made.Namespace, within(c, "repository"), in.Sources); made.Fault == nil {
 		made.Values, made.Fault = values(in, c, spec, usual.Values)
 	}
 	return made

@@ -1,45 +1,28 @@
 package llmd
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"slices"
 	"strings"
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
-	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/render/source"
+)
+
+// What the sources of values and credentials are.
+type (
+	// Source is a ConfigMap or Secret that a spec names.
+	Source = source.Source
+	// Data is what a source holds.
+	Data = source.Data
+	// Credentials open a chart's repository. They never print.
+	Credentials = source.Credentials
 )
 
 // Kinds of sources.
 const (
-	KindConfigMap = "ConfigMap"
-	KindSecret    = "Secret"
+	KindConfigMap = source.KindConfigMap
+	KindSecret    = source.KindSecret
 )
-
-// ReasonSourceNotFound is the reason of a release that waits for a ConfigMap or
-// Secret.
-const ReasonSourceNotFound = "SourceNotFound"
-
-// Source is a ConfigMap or Secret that a spec names.
-type Source struct{ Kind, Namespace, Name string }
-
-// String names a source in a sentence.
-func (s Source) String() string { return s.Kind + " " + s.Name + " in namespace " + s.Namespace }
-
-// Data is what a source holds.
-type Data map[string][]byte
-
-// Credentials open a chart's repository. They never print.
-type Credentials struct {
-	Username, Password, Token string
-	CA                        []byte
-}
-
-// String hides the credentials, whatever prints them.
-func (Credentials) String() string { return "credentials" }
-
-// GoString hides the credentials from %#v.
-func (Credentials) GoString() string { return "llmd.Credentials" }
 
 // Sources lists what must be read before an Llmd is rendered, sorted, each once.
 func Sources(llmd *componentsv1alpha1.Llmd) []Source {
@@ -51,112 +34,23 @@ func Sources(llmd *componentsv1alpha1.Llmd) []Source {
 		}
 		namespace := NamespaceOf(llmd.Spec.Charts, c)
 		for _, reference := range spec.ValuesFrom {
-			all = append(all, valuesSource(reference, namespace))
+			all = append(all, source.OfValues(reference, namespace))
 		}
-		if spec.Repository == nil {
-			continue
-		}
-		for _, reference := range []*componentsv1alpha1.SecretReference{spec.Repository.SecretRef, spec.Repository.CASecretRef} {
-			if reference != nil {
-				all = append(all, secretSource(reference, namespace))
-			}
-		}
+		all = append(all, source.OfRepository(spec.Repository, namespace)...)
 	}
 	slices.SortFunc(all, func(a, b Source) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(all)
 }
 
-func valuesSource(reference componentsv1alpha1.ValuesReference, namespace string) Source {
-	return Source{Kind: reference.Kind, Namespace: or(reference.Namespace, namespace), Name: reference.Name}
-}
-
-func secretSource(reference *componentsv1alpha1.SecretReference, namespace string) Source {
-	return Source{Kind: KindSecret, Namespace: or(reference.Namespace, namespace), Name: reference.Name}
-}
-
-// credentials reads those of a component's repository.
-func credentials(in Input, c Component, spec *componentsv1alpha1.ChartSpec) (Credentials, error) {
-	var found Credentials
-	if spec.Repository == nil {
-		return found, nil
+// values are what a spec says, and below it what the chart has by default here.
+func values(in Input, c Component, spec *componentsv1alpha1.ChartSpec, usual []PathValue) (map[string]any, error) {
+	given := source.Values{From: spec.ValuesFrom, Inline: spec.Values, Namespace: NamespaceOf(in.Llmd.Spec.Charts, c), Field: field(c)}
+	merged, err := given.Merge(in.Sources)
+	if err != nil {
+		return nil, err
 	}
-	namespace := NamespaceOf(in.Llmd.Spec.Charts, c)
-	if reference := spec.Repository.SecretRef; reference != nil {
-		from := secretSource(reference, namespace)
-		data, is := in.Sources[from]
-		if !is {
-			return found, absent(from, within(c, "repository.secretRef"))
-		}
-		var err error
-		if found, err = login(data, from, spec.Repository.URL); err != nil {
-			return found, err
-		}
+	for _, each := range usual {
+		source.Provide(merged, each.Path, each.Value)
 	}
-	if reference := spec.Repository.CASecretRef; reference != nil {
-		from := secretSource(reference, namespace)
-		data, is := in.Sources[from]
-		if !is {
-			return found, absent(from, within(c, "repository.caSecretRef"))
-		}
-		if found.CA = data["ca.crt"]; len(found.CA) == 0 {
-			return found, condition.Stop(condition.ReasonInvalidSpec, "%s has no certificate under ca.crt; add it", from)
-		}
-	}
-	return found, nil
-}
-
-func absent(from Source, named string) error {
-	return condition.Wait(ReasonSourceNotFound, "%s doesn't exist; create it, or change %s", from, named)
-}
-
-// dockerConfig is the key of a Secret of type kubernetes.io/dockerconfigjson.
-const dockerConfig = ".dockerconfigjson"
-
-func login(data Data, from Source, repository string) (Credentials, error) {
-	if text, is := data[dockerConfig]; is {
-		return dockerLogin(text, from, repository)
-	}
-	found := Credentials{
-		Username: strings.TrimRight(string(data["username"]), "\r\n"),
-		Password: strings.TrimRight(string(data["password"]), "\r\n"),
-		Token:    strings.TrimRight(string(data["token"]), "\r\n"),
-		CA:       data["ca.crt"],
-	}
-	if found.Token == "" && (found.Username == "" || found.Password == "") {
-		return found, condition.Stop(condition.ReasonInvalidSpec,
-			"%s has neither username and password nor token; add them, or write a Secret of type kubernetes.io/dockerconfigjson", from)
-	}
-	return found, nil
-}
-
-// dockerLogin finds the entry of a repository's host.
-func dockerLogin(text []byte, from Source, repository string) (Credentials, error) {
-	var config struct {
-		Auths map[string]struct{ Username, Password, Auth, RegistryToken string }
-	}
-	if err := json.Unmarshal(text, &config); err != nil {
-		// What the parser says may quote what is secret.
-		return Credentials{}, condition.Stop(condition.ReasonInvalidSpec, "%s holds no JSON under %s; write what docker login does", from, dockerConfig)
-	}
-	host := hostOf(repository)
-	for name, entry := range config.Auths {
-		if hostOf(name) != host {
-			continue
-		}
-		found := Credentials{Username: entry.Username, Password: entry.Password, Token: entry.RegistryToken}
-		if both, err := base64.StdEncoding.DecodeString(entry.Auth); err == nil && found.Username == "" {
-			found.Username, found.Password, _ = strings.Cut(string(both), ":")
-		}
-		return found, nil
-	}
-	return Credentials{}, condition.Stop(condition.ReasonInvalidSpec, "%s has no login for %s; add one", from, host)
-}
-
-// hostOf is the host and port of a URL, with or without its scheme.
-func hostOf(url string) string {
-	if _, rest, is := strings.Cut(url, "://"); is {
-		url = rest
-	}
-	host, _, _ := strings.Cut(url, "/")
-	return host
+	return merged, nil
 }

@@ -1,7 +1,8 @@
-package llmd
+package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
@@ -21,41 +23,47 @@ const ReasonInvalidValues = "InvalidValues"
 // defaultKey is where a source keeps a values file, by the CRD's default.
 const defaultKey = "values.yaml"
 
-// values merges what a spec says, with Helm's precedence: sources in their order
-// as helm's -f, then the values written inline, then the paths among them as
-// helm's --set. Numbers stay as they are written (json.Number), which is how helm
-// reads files.
-func values(in Input, c Component, spec *componentsv1alpha1.ChartSpec, usual []PathValue) (map[string]any, error) {
+// Values says what a chart is given.
+type Values struct {
+	From   []componentsv1alpha1.ValuesReference
+	Inline *runtime.RawExtension
+	// Namespace of sources that name none.
+	Namespace string
+	// Field is what a sentence calls the part of the spec, such as spec.infra.
+	Field string
+}
+
+// Merge merges values with Helm's precedence: sources in their order as helm's -f,
+// then the values written inline, then the paths among them as helm's --set.
+// Numbers stay as they are written (json.Number), which is how helm reads files.
+// An error is condition's Wait for a source that isn't there, or Stop for what
+// can't be read.
+func (v Values) Merge(sources map[Source]Data) (map[string]any, error) {
 	merged := map[string]any{}
-	for i, reference := range spec.ValuesFrom {
-		from := valuesSource(reference, NamespaceOf(in.Llmd.Spec.Charts, c))
-		named := within(c, "valuesFrom[%d]", i)
-		data, is := in.Sources[from]
+	for i, reference := range v.From {
+		from := OfValues(reference, v.Namespace)
+		named := fmt.Sprintf("%s.valuesFrom[%d]", v.Field, i)
+		data, is := sources[from]
 		if !is && !reference.Optional {
 			return nil, absent(from, named)
 		}
-		text, has := data[or(reference.Key, defaultKey)]
+		key := cmp.Or(reference.Key, defaultKey)
+		text, has := data[key]
 		switch {
 		case !has && reference.Optional:
 			continue
 		case !has:
-			return nil, condition.Wait(ReasonSourceNotFound, "%s has no key %s; add it, or change %s.key", from, or(reference.Key, defaultKey), named)
+			return nil, condition.Wait(ReasonSourceNotFound, "%s has no key %s; add it, or change %s.key", from, key, named)
 		}
 		var err error
 		if merged, err = take(merged, reference, from, text); err != nil {
 			return nil, err
 		}
 	}
-	if spec.Values != nil {
-		var err error
-		if merged, err = inline(merged, spec.Values.Raw, within(c, "values")); err != nil {
-			return nil, err
-		}
+	if v.Inline == nil {
+		return merged, nil
 	}
-	for _, each := range usual {
-		provide(merged, each.Path, each.Value)
-	}
-	return merged, nil
+	return inline(merged, v.Inline.Raw, v.Field+".values")
 }
 
 // take merges one source.
@@ -64,7 +72,7 @@ func take(merged map[string]any, reference componentsv1alpha1.ValuesReference, f
 		more, err := decode(text)
 		if err != nil {
 			// The parser's own words may quote what is secret.
-			return nil, condition.Stop(ReasonInvalidValues, "key %s of %s holds no YAML map; correct it", or(reference.Key, defaultKey), from)
+			return nil, condition.Stop(ReasonInvalidValues, "key %s of %s holds no YAML map; correct it", cmp.Or(reference.Key, defaultKey), from)
 		}
 		return merge(merged, more), nil
 	}
@@ -131,8 +139,8 @@ func merge(under, over map[string]any) map[string]any {
 	return merged
 }
 
-// provide sets a value where there is none at its path.
-func provide(values map[string]any, path []string, value any) {
+// Provide sets a value where there is none at its path.
+func Provide(values map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		below, is := values[key]
 		if !is {
