@@ -50,7 +50,7 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.Instance(llmdeployment.LabelNameValue)), builder.WithPredicates(reconcile.FaultyPods())).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(reconcile.Concerned(mgr.GetClient(), llmdeployment.LabelNameValue)))
 	for _, kind := range Owned() {
-		build = build.Owns(kind)
+		build = build.Watches(kind, reconcile.Owned(mgr, &llmv1alpha1.LLMDeployment{}))
 	}
 	return build.Complete(reconciler)
 }

@@ -67,7 +67,8 @@ func Setup(mgr ctrl.Manager, engine *apply.Engine, evidence *reconcile.Evidence)
 		Watches(&corev1.Event{}, enqueue(reconcile.Concerned(mgr.GetClient(), simulatordeployment.LabelNameValue))).
 		WatchesMetadata(reconcile.Definition(), enqueue(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.definitionChanged)))
 	for _, kind := range Owned() {
-		build = build.Owns(kind).Watches(kind, enqueue(r.waiting), builder.WithPredicates(deletions()))
+		build = build.Watches(kind, reconcile.Owned(mgr, &simv1alpha1.SimulatorDeployment{})).
+			Watches(kind, enqueue(r.waiting), builder.WithPredicates(deletions()))
 	}
 	made, err := build.Build(r)
 	if err != nil {
@@ -177,8 +178,7 @@ func (w *optionalWatches) follow(ctx context.Context, versions []string) error {
 }
 
 func (w *optionalWatches) start(kind client.Object) error {
-	owner := handler.EnqueueRequestForOwner(w.manager.GetScheme(), w.manager.GetRESTMapper(),
-		&simv1alpha1.SimulatorDeployment{}, handler.OnlyControllerOwner())
+	owner := reconcile.Owned(w.manager, &simv1alpha1.SimulatorDeployment{})
 	if err := w.controller.Watch(source.Kind(w.manager.GetCache(), kind, owner)); err != nil {
 		return err
 	}
