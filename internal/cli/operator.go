@@ -3,8 +3,6 @@ package cli
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,7 +28,7 @@ func newOperator(streams Streams) *cobra.Command {
 			if err := logLevel.UnmarshalText([]byte(level)); err != nil {
 				return fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
 			}
-			spareMemory()
+			paceCollector(cmd.Context())
 			options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: logLevel}))
 			config, err := ctrl.GetConfig()
 			if err != nil {
@@ -51,16 +49,4 @@ func newOperator(streams Streams) *cobra.Command {
 	flags.StringVar(&options.Charts.Cache, "charts-cache", "", "directory that keeps fetched charts (default: memory)")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	return command
-}
-
-// gcPercent lets the heap grow by a third before it is collected, and not to twice
-// its size: an operator waits most of the time, and its memory is the cluster's.
-// With a thousand deployments it costs no measurable time (test/bench).
-const gcPercent = 30
-
-// spareMemory sets the collector's pace unless the environment does (GOGC).
-func spareMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
