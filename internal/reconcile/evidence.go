@@ -122,9 +122,10 @@ func (e *Evidence) events(ctx context.Context, facts *diagnosis.Facts, namespace
 	return nil
 }
 
-// nodes come with what is free on them only when a pod has found no place.
+// nodes come with what is free on them only when the scheduler has found no place
+// for a pod: one that it hasn't come to yet is no reason to read all others.
 func (e *Evidence) nodes(ctx context.Context, facts *diagnosis.Facts) error {
-	homeless := slices.ContainsFunc(facts.Pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+	homeless := slices.ContainsFunc(facts.Pods, func(p corev1.Pod) bool { return unscheduled(&p) })
 	var err error
 	facts.Nodes, err = e.Nodes(ctx, homeless)
 	return err
