@@ -26,20 +26,24 @@ const (
 	istioUser    int64 = 1337
 )
 
-// gateways are the Envoy gateways: for each its bootstrap, Deployment, Service.
+// gateways are the Envoy gateways: for each the bootstrap, a Deployment, a Service.
 func (s stack) gateways() ([]runtime.Object, error) {
+	if len(s.envoys) == 0 {
+		return nil, nil
+	}
+	bootstrap, err := s.bootstrap()
+	if err != nil {
+		return nil, err
+	}
+	config := map[string]string{gatewayConfigKey: bootstrap}
+	hash := object.Hash(config).String()
 	var objects []runtime.Object
 	for _, each := range s.envoys {
-		bootstrap, err := s.bootstrap()
-		if err != nil {
-			return nil, err
-		}
 		meta := s.meta(each.component, each.name)
-		config := map[string]string{gatewayConfigKey: bootstrap}
 		objects = append(objects,
 			part.ConfigMap(meta, config),
 			gatewayService(meta, each.port),
-			s.deployment(each.component, each.name, each.replicas, s.gatewayPod(each), object.Hash(config).String()),
+			s.deployment(each.component, each.name, each.replicas, s.gatewayPod(each), hash),
 			part.DisruptionBudget(meta, each.replicas))
 	}
 	return objects, nil
