@@ -139,28 +139,60 @@ func (o *operator) stop() {
 // that is opened anew counts as a read.
 func (o *operator) requests() (reads, writes int) {
 	o.tb.Helper()
+	const counter, get = "rest_client_requests_total{", `method="GET"`
+	all, gets := o.sum(counter, ""), o.sum(counter, get)
+	return int(gets), int(all - gets)
+}
+
+// sum adds up what a metric says whose line begins with a name and has a label.
+func (o *operator) sum(name, label string) float64 {
+	o.tb.Helper()
 	response, err := http.Get(o.metrics)
 	if err != nil {
 		o.tb.Fatal(err)
 	}
 	defer response.Body.Close()
+	total := 0.0
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		line := lines.Text()
-		if !strings.HasPrefix(line, "rest_client_requests_total{") {
+		if !strings.HasPrefix(line, name) || !strings.Contains(line, label) {
 			continue
 		}
 		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
 			o.tb.Fatal(err)
 		}
-		if strings.Contains(line, `method="GET"`) {
-			reads += int(value)
-		} else {
-			writes += int(value)
-		}
+		total += value
 	}
-	return reads, writes
+	return total
+}
+
+// passes is how often the operator's controllers have looked at a resource.
+func (o *operator) passes() float64 {
+	o.tb.Helper()
+	return o.sum("controller_runtime_reconcile_total{", "")
+}
+
+// cpu is the processor time that the operator has used.
+func (o *operator) cpu() time.Duration {
+	o.tb.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.command.Process.Pid))
+	if err != nil {
+		o.tb.Fatal(err)
+	}
+	// After the name in parentheses; utime and stime are fields 14 and 15 of
+	// proc(5), in ticks of which there are 100 a second.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			o.tb.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // peakMemory is the most resident memory that the operator has had, in MiB.

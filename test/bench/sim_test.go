@@ -113,6 +113,8 @@ func BenchmarkStacks(b *testing.B) {
 		ready(w, &simv1alpha1.SimulatorDeploymentList{}, "", stacks, stackReady)
 		ours := time.Since(begin)
 		_, writes := operator.requests()
+		b.ReportMetric(operator.passes()/stacks, "passes/stack")
+		b.ReportMetric(operator.cpu().Seconds(), "s-cpu-operator")
 		b.ReportMetric(base.Seconds(), "s/bare")
 		b.ReportMetric(ours.Seconds(), "s/operator")
 		b.ReportMetric(ours.Seconds()/base.Seconds(), "ratio(<=1.25)")
