@@ -75,6 +75,7 @@ func newRoot(streams Streams) *cobra.Command {
 		newStatus(streams),
 		newBundle(streams),
 		newCharts(streams),
+		newStack(streams),
 		newInstall(streams),
 		newUninstall(streams),
 		newVersion(streams),

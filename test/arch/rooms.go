@@ -60,6 +60,7 @@ var rooms = map[string]level{
 	"internal/reconcile": engine,
 	"internal/install":   engine,
 	"helm-charts":        engine,
+	"platform":           engine,
 	"config":             engine,
 
 	"internal/controller": edge,

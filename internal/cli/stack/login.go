@@ -1,0 +1,82 @@
+package stack
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/registry"
+)
+
+// Login puts the user's own credentials for registries into the first pull secret of a
+// stack: what podman login keeps on this machine, the cluster needs too. Only the
+// registries that are named go there. The Secret's other registries are kept.
+func Login(ctx context.Context, kube client.Client, stack *platformv1alpha1.PlatformStack, registries []string, find func(ctx context.Context, host, repository string) (registry.Credentials, error)) error {
+	if len(stack.Spec.PullSecrets) == 0 {
+		return fmt.Errorf("--login: PlatformStack %s names no Secret for credentials; name one in spec.pullSecrets", stack.Name)
+	}
+	entries := map[string]any{}
+	for _, host := range registries {
+		found, err := find(ctx, host, "")
+		if err != nil {
+			return err
+		}
+		if found.Username == "" || found.Password == "" {
+			return fmt.Errorf("there are no credentials for %s on this machine; log in with podman login %s, or leave --login out", host, host)
+		}
+		entries[host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(found.Username + ":" + found.Password))}
+	}
+	at := client.ObjectKey{Namespace: stack.Spec.PullSecrets[0].Namespace, Name: stack.Spec.PullSecrets[0].Name}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}}
+	if err := kube.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("the namespace %s of the pull secret can't be made: %w", at.Namespace, err)
+	}
+	return store(ctx, kube, at, entries)
+}
+
+// store writes entries into a Secret of docker's form. No error repeats what is in it.
+func store(ctx context.Context, kube client.Client, at client.ObjectKey, entries map[string]any) error {
+	secret := &corev1.Secret{}
+	err := kube.Get(ctx, at, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	content := map[string]any{}
+	if err == nil {
+		if secret.Type != corev1.SecretTypeDockerConfigJson || json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &content) != nil {
+			return fmt.Errorf("the Secret %s holds no credentials of registries (type %s); delete it, or name another in spec.pullSecrets", at, corev1.SecretTypeDockerConfigJson)
+		}
+	}
+	auths, _ := content["auths"].(map[string]any)
+	if auths == nil {
+		auths = map[string]any{}
+	}
+	for host, entry := range entries {
+		auths[host] = entry
+	}
+	content["auths"] = auths
+	text, marshalErr := json.Marshal(content)
+	if marshalErr != nil {
+		return errors.New("the credentials can't be written as JSON")
+	}
+	if apierrors.IsNotFound(err) {
+		return kube.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name},
+			Type:       corev1.SecretTypeDockerConfigJson,
+			Data:       map[string][]byte{corev1.DockerConfigJsonKey: text},
+		})
+	}
+	if string(secret.Data[corev1.DockerConfigJsonKey]) == string(text) {
+		return nil
+	}
+	secret.Data[corev1.DockerConfigJsonKey] = text
+	return kube.Update(ctx, secret)
+}
