@@ -47,6 +47,7 @@ type Place struct {
 
 	api         *rest.Config
 	controllers []string
+	beyond      []string // namespaces that the operator sees, too
 	wire        *bed.Wire
 	stop        func()
 }
@@ -55,12 +56,28 @@ type Place struct {
 // them if none is named.
 func NewPlace(t *testing.T, api *rest.Config, controllers ...string) *Place {
 	t.Helper()
-	p := &Place{T: t, User: bed.Client(t, api), api: api, controllers: controllers, wire: &bed.Wire{}}
-	p.Namespace = bed.Namespace(t, p.User)
-	p.start()
-	t.Cleanup(func() { p.stop() })
+	p := laidOut(t, api, controllers)
+	p.open()
 	return p
 }
+
+// laidOut is a place without an operator yet.
+func laidOut(t *testing.T, api *rest.Config, controllers []string) *Place {
+	t.Helper()
+	p := &Place{T: t, User: bed.Client(t, api), api: api, controllers: controllers, wire: &bed.Wire{}}
+	p.Namespace = bed.Namespace(t, p.User)
+	return p
+}
+
+func (p *Place) open() {
+	p.Helper()
+	p.start()
+	p.Cleanup(func() { p.stop() })
+}
+
+// Second is the name of a namespace beside the place's own, which the operator
+// sees in a story that has one.
+func (p *Place) Second() string { return p.Namespace + "-second" }
 
 // start starts an operator process.
 func (p *Place) start() {
@@ -69,6 +86,9 @@ func (p *Place) start() {
 	p.Must(controller.AddToScheme(scheme))
 	limits := controller.CacheOptions()
 	limits.DefaultNamespaces = map[string]cache.Config{p.Namespace: {}}
+	for _, each := range p.beyond {
+		limits.DefaultNamespaces[each] = cache.Config{}
+	}
 	mgr, err := ctrl.NewManager(p.wire.Through(p.api), ctrl.Options{
 		Scheme: scheme, Logger: logr.Discard(), Cache: limits,
 		Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
@@ -159,6 +179,30 @@ func (p *Place) BreakEvery(first bool, fault bed.Fault) {
 	})
 }
 
+// BreakFirst lets a fault happen to every other one of the first writes. The
+// channel is closed when they are over.
+func (p *Place) BreakFirst(writes int, fault bed.Fault) <-chan struct{} {
+	over := make(chan struct{})
+	n := 0
+	var mu sync.Mutex
+	p.wire.Disturb(func(_ int, call bed.Call) bed.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if isStateless(call) || n > writes {
+			return bed.None
+		}
+		if n++; n > writes {
+			close(over)
+			return bed.None
+		}
+		if n%2 == 1 {
+			return bed.None
+		}
+		return fault
+	})
+	return over
+}
+
 // Mend ends all faults.
 func (p *Place) Mend() { p.wire.Disturb(nil) }
 
@@ -174,8 +218,8 @@ func isStateless(call bed.Call) bool {
 	return strings.HasSuffix(call.Path, "/events") || strings.HasSuffix(call.Path, "subjectaccessreviews")
 }
 
-// isSo is for a channel that closes when something happens.
-func isSo(happened <-chan struct{}) bool {
+// IsSo is for a channel that closes when something happens.
+func IsSo(happened <-chan struct{}) bool {
 	select {
 	case <-happened:
 		return true
