@@ -15,6 +15,7 @@ import (
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
 	infrav1 "github.com/slipway-dev/slipway/api/infra/v1"
 	llmv1alpha1 "github.com/slipway-dev/slipway/api/llm/v1alpha1"
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/controller/llmd"
 	"github.com/slipway-dev/slipway/internal/object"
@@ -50,6 +51,7 @@ func CacheOptions() cache.Options {
 			&infrav1.NvidiaGpuLlm{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
 			&componentsv1alpha1.Llmd{}:                 {Label: every},
 			&datascienceclusterv2.DataScienceCluster{}: {Label: every, Transform: cache.TransformStripManagedFields()},
+			&platformv1alpha1.PlatformStack{}:          {Label: every, Transform: cache.TransformStripManagedFields()},
 		},
 		ReaderFailOnMissingInformer: true,
 	}

@@ -25,8 +25,10 @@ import (
 	"github.com/slipway-dev/slipway/internal/controller/llmdeployment"
 	"github.com/slipway-dev/slipway/internal/controller/llmmodel"
 	"github.com/slipway-dev/slipway/internal/controller/nvidiagpullm"
+	"github.com/slipway-dev/slipway/internal/controller/platformstack"
 	"github.com/slipway-dev/slipway/internal/controller/simulatordeployment"
 	"github.com/slipway-dev/slipway/internal/reconcile"
+	"github.com/slipway-dev/slipway/internal/reconcile/stack"
 	"github.com/slipway-dev/slipway/internal/registry"
 )
 
@@ -58,6 +60,9 @@ var list = []struct {
 	}},
 	{"llmd", func(mgr ctrl.Manager, s shared) error { return llmd.Setup(mgr, s.charts) }},
 	{"datasciencecluster", func(mgr ctrl.Manager, s shared) error { return datasciencecluster.Setup(mgr, s.engine) }},
+	{"platformstack", func(mgr ctrl.Manager, s shared) error {
+		return platformstack.Setup(mgr, stack.Options{Charts: s.charts, Now: time.Now})
+	}},
 	{"nvidiagpullm", func(mgr ctrl.Manager, s shared) error { return nvidiagpullm.Setup(mgr, s.engine, s.evidence) }},
 }
 

@@ -83,6 +83,9 @@ func (c *Chart) CRDs() [][]byte {
 	return files
 }
 
+// DefaultValues are those of the chart's values.yaml. They are not to be changed.
+func (c *Chart) DefaultValues() map[string]any { return c.chart.Values }
+
 // Name is the chart's name.
 func (c *Chart) Name() string { return c.chart.Name() }
 

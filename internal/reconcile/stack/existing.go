@@ -1,0 +1,202 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/chart"
+	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/helm"
+	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/olm"
+	"github.com/slipway-dev/slipway/internal/render/platformstack"
+)
+
+// How Helm marks the objects of a release.
+const (
+	annotationReleaseName      = "meta.helm.sh/release-name"
+	annotationReleaseNamespace = "meta.helm.sh/release-namespace"
+)
+
+// workloads are the kinds by which an installation is known, beside definitions.
+func workloads() []string { return []string{"Deployment", "StatefulSet", "DaemonSet"} }
+
+// existing says what of a component is there from elsewhere, in a sentence; empty
+// when nothing is, or when it shall be adopted.
+func (p *pass) existing(ctx context.Context, s *stand) (string, error) {
+	c := s.component
+	if c.Spec.Existing == platformv1alpha1.ExistingAdopt {
+		return "", nil
+	}
+	if newest := s.report.Newest; newest != nil && !newest.Ours {
+		return fmt.Sprintf("Helm release %s in namespace %s is there from elsewhere and left alone; set existing: Adopt to take it over", c.Name, c.Namespace), nil
+	}
+	known, err := s.made.definitions()
+	if err != nil {
+		return "", err
+	}
+	objects, err := p.rendered(s.made, c)
+	if err != nil {
+		return "", err
+	}
+	if s.made.objects == nil {
+		known = nil // what a chart defined once may be left over from itself
+	}
+	for _, each := range objects {
+		if slices.Contains(workloads(), each.GetKind()) {
+			known = append(known, each)
+		}
+	}
+	var found []string
+	for _, each := range known {
+		foreign, err := p.isForeign(ctx, c, each)
+		if err != nil {
+			return "", err
+		}
+		if foreign {
+			found = append(found, each.GetKind()+" "+each.GetName())
+		}
+	}
+	if len(found) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: there from elsewhere and left alone; set existing: Adopt to take it over", listed(found)), nil
+}
+
+// isForeign reports whether an object is there that no stack has made.
+func (p *pass) isForeign(ctx context.Context, c platformstack.Component, wanted *unstructured.Unstructured) (bool, error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(wanted.GroupVersionKind())
+	key := client.ObjectKeyFromObject(wanted)
+	if wanted.GetKind() != kindDefinition && (key.Namespace == "" || key.Namespace == chart.Namespace) {
+		key.Namespace = c.Namespace
+	}
+	err := p.hand.client.Get(ctx, key, live)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return false, nil
+	case apierrors.IsForbidden(err):
+		return false, condition.Wait(condition.ReasonForbidden, "%s can't be read: %w", object.Of(wanted).Display(), err)
+	case err != nil:
+		return false, condition.Retry(condition.ReasonRetrying, "read %s: %w", object.Of(wanted).Display(), err)
+	}
+	ours := live.Annotations[annotationReleaseName] == c.Name && live.Annotations[annotationReleaseNamespace] == c.Namespace
+	return live.Labels[platformstack.LabelStack] == "" && !ours, nil
+}
+
+// rendered are the objects of a component: a chart's by its values.
+func (p *pass) rendered(m *made, c platformstack.Component) ([]*unstructured.Unstructured, error) {
+	if m.objects != nil {
+		return m.objects, nil
+	}
+	// The SDK changes a chart that it renders without a cluster.
+	own, err := helm.LoadArchive(m.archive)
+	if err != nil {
+		return nil, err
+	}
+	server, err := discovery.NewDiscoveryClientForConfig(p.hand.config)
+	if err != nil {
+		return nil, err
+	}
+	running, err := server.ServerVersion()
+	if err != nil {
+		return nil, condition.Retry(condition.ReasonRetrying, "read the version of Kubernetes: %w", err)
+	}
+	text, err := helm.Template(helm.Request{Name: c.Name, Chart: own, Values: clone(c.Values), Timeout: c.Timeout}, c.Namespace, running.GitVersion)
+	if err != nil {
+		return nil, condition.Stop(condition.ReasonInvalidSpec, "the chart can't be rendered with these values: %w", err)
+	}
+	return parse([]byte(text))
+}
+
+// parse reads YAML documents.
+func parse(text []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		each := &unstructured.Unstructured{}
+		err := decoder.Decode(&each.Object)
+		switch {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, err
+		case len(each.Object) > 0:
+			objects = append(objects, each)
+		}
+	}
+}
+
+// approved gives nil unless an upgrade of definitions would lose something that
+// nobody has approved. What would lose stored objects is refused.
+func (p *pass) approved(ctx context.Context, s *stand) error {
+	lost, err := p.losses(ctx, s)
+	if err != nil {
+		return err
+	}
+	if len(lost.Errors) > 0 {
+		return condition.Stop(ReasonLosesData, "%s; migrate the objects first, or choose another version", listed(lost.Errors))
+	}
+	if len(lost.Warnings) == 0 || s.component.Spec.Approval == platformv1alpha1.ApprovalAutomatic {
+		return nil
+	}
+	digest := object.Hash([]any{s.report.Config, asAny(lost.Warnings)}).String()
+	if platformstack.Approved(p.stack, s.component.Name, digest) {
+		return nil
+	}
+	s.status.Approval = &platformv1alpha1.ApprovalStatus{Digest: digest}
+	for _, each := range lost.Warnings[:min(len(lost.Warnings), maxChanges)] {
+		s.status.Approval.Changes = append(s.status.Approval.Changes, condition.BoundTo(each, maxMessage))
+	}
+	return condition.Wait(ReasonAwaitingApproval, "the upgrade loses something: %s; approve it with slipway stack apply --approve %s, or annotate the stack with %s=%s=%s",
+		listed(lost.Warnings), s.component.Name, platformv1alpha1.AnnotationApprove, s.component.Name, digest)
+}
+
+// maxChanges is how many lines of what is lost the status tells.
+const maxChanges = 32
+
+// losses compares the definitions that are live with those that would replace
+// them.
+func (p *pass) losses(ctx context.Context, s *stand) (olm.Difference, error) {
+	next, err := s.made.definitions()
+	if err != nil {
+		return olm.Difference{}, err
+	}
+	var live []*unstructured.Unstructured
+	for _, each := range next {
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(each.GroupVersionKind())
+		err := p.hand.client.Get(ctx, client.ObjectKey{Name: each.GetName()}, found)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsForbidden(err):
+			return olm.Difference{}, condition.Wait(condition.ReasonForbidden, "%s can't be read: %w", object.Of(each).Display(), err)
+		case err != nil:
+			return olm.Difference{}, condition.Retry(condition.ReasonRetrying, "read %s: %w", object.Of(each).Display(), err)
+		}
+		live = append(live, found)
+	}
+	return olm.Compare(live, next), nil
+}
+
+func asAny(lines []string) []any {
+	list := make([]any, len(lines))
+	for i, line := range lines {
+		list[i] = line
+	}
+	return list
+}

@@ -1,0 +1,120 @@
+package stack
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/slipway-dev/slipway/internal/chart"
+	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/helm"
+	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/render/platformstack"
+)
+
+// semantic is a version that a chart may have.
+var semantic = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// noVersion is the version of a chart whose objects have none.
+const noVersion = "0.0.0"
+
+// wrap makes a chart of objects, in memory: definitions apart, namespaces beside
+// it, whatever looks like a template as it is.
+func (p *pass) wrap(name, version, kubeVersion, namespace string, objects []*unstructured.Unstructured) (*made, error) {
+	wrapped := &made{}
+	for _, each := range objects {
+		own := each.DeepCopy()
+		switch {
+		case isNamespace(own):
+			wrapped.namespaces = append(wrapped.namespaces, own)
+			continue
+		case own.GetKind() == kindDefinition:
+			// Definitions stay when the stack goes: the mark tells later that they
+			// aren't an installation from elsewhere.
+			p.mark(own)
+		}
+		wrapped.objects = append(wrapped.objects, own)
+	}
+	if !semantic.MatchString(version) {
+		version = noVersion
+	}
+	tree, err := chart.Make(chart.Input{
+		Name: name, Version: strings.TrimPrefix(version, "v"), KubeVersion: kubeVersion, Objects: wrapped.objects,
+		Description: "Made by Slipway for PlatformStack " + p.stack.Name,
+	})
+	if err != nil {
+		return nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
+	}
+	packed, err := pack(object.Name(name), tree.Files)
+	if err != nil {
+		return nil, err
+	}
+	if wrapped.chart, err = helm.LoadArchive(packed); err != nil {
+		return nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
+	}
+	return wrapped, nil
+}
+
+const kindDefinition = "CustomResourceDefinition"
+
+func isNamespace(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "Namespace" && o.GroupVersionKind().Group == ""
+}
+
+// mark puts the stack's name on an object.
+func (p *pass) mark(o *unstructured.Unstructured) {
+	labels := maps.Clone(o.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[platformstack.LabelStack] = p.stack.Name
+	o.SetLabels(labels)
+}
+
+// pack makes the archive of a chart: the same bytes of the same files.
+func pack(name string, files map[string][]byte) ([]byte, error) {
+	var packed bytes.Buffer
+	zipped := gzip.NewWriter(&packed)
+	archive := tar.NewWriter(zipped)
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name + "/" + file, Mode: 0o644, Size: int64(len(files[file])), Format: tar.FormatPAX}
+		err := archive.WriteHeader(header)
+		if err == nil {
+			_, err = archive.Write(files[file])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pack a chart: %w", err)
+		}
+	}
+	err := errors.Join(archive.Close(), zipped.Close())
+	return packed.Bytes(), err
+}
+
+// definitions are all that a component defines.
+func (m *made) definitions() ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for _, each := range m.objects {
+		if each.GetKind() == kindDefinition {
+			found = append(found, each)
+		}
+	}
+	if m.objects != nil {
+		return found, nil
+	}
+	for _, text := range m.chart.CRDs() {
+		objects, err := parse(text)
+		if err != nil {
+			return nil, condition.Stop(condition.ReasonInvalidObject, "the chart's crds/: %w", err)
+		}
+		found = append(found, objects...)
+	}
+	return found, nil
+}
