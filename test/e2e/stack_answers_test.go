@@ -66,9 +66,9 @@ func testAnswers(c *localCluster) {
 		if chat.status != "200" || !strings.Contains(chat.body(), `"object":"chat.completion"`) || !strings.Contains(chat.body(), `"completion_tokens":4`) {
 			c.t.Errorf("%s chats with %v", gateway, chat)
 		}
-		c.streams(gateway)
-		if p, d := c.served("prefill", "remote_decode")-prefilled, c.served("decode", "length")-decoded; p != 3 || d != 3 {
-			c.t.Errorf("of 3 requests through %s prefill pods served %d and decode pods %d, want all 3 each", gateway, p, d)
+		sent := 2 + c.streams(gateway)
+		if p, d := c.served("prefill", "remote_decode")-prefilled, c.served("decode", "length")-decoded; p != sent || d != sent {
+			c.t.Errorf("of %d requests through %s prefill pods served %d and decode pods %d, want all each", sent, gateway, p, d)
 		}
 		if models := c.post(gateway+"/v1/models", ""); models.status != "200" || !strings.Contains(models.body(), `"id":"random"`) {
 			c.t.Errorf("%s lists the models %v", gateway, models)
@@ -90,9 +90,37 @@ func testAnswers(c *localCluster) {
 // 20 ms.
 const streamed = 20
 
-// streams takes a stream and looks at when its tokens came: a proxy that holds
-// them back lets them come at once.
-func (c *localCluster) streams(gateway string) {
+// streamTries bounds how many streams are looked at until one comes in its time: a
+// busy machine may hold one up, and a proxy that holds tokens back does it each time.
+const streamTries = 8
+
+// streams takes streams until the tokens of one came as they were made: a proxy
+// that holds them back lets them come at once. It returns how many it took.
+func (c *localCluster) streams(gateway string) int {
+	c.t.Helper()
+	var seen [][]int
+	for len(seen) < streamTries {
+		tokens := c.stream(gateway)
+		seen = append(seen, tokens)
+		if tokens == nil {
+			return len(seen) // it was told
+		}
+		longest := 0
+		for i := 1; i < len(tokens); i++ {
+			longest = max(longest, tokens[i]-tokens[i-1])
+		}
+		// All tokens take 380 ms. Held back, they would have no distance or one of all.
+		if took := tokens[len(tokens)-1] - tokens[0]; took >= 300 && longest <= 200 {
+			return len(seen)
+		}
+	}
+	c.t.Errorf("the tokens of %s came in no stream one each 20 ms: %v", gateway, seen)
+	return len(seen)
+}
+
+// stream takes a stream and gives the times at which its tokens came; nil when it
+// isn't one, which it tells.
+func (c *localCluster) stream(gateway string) []int {
 	c.t.Helper()
 	got := c.post(gateway+"/v1/chat/completions",
 		fmt.Sprintf(`{"model": "random", "stream": true, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": %d, "ignore_eos": true}`, streamed))
@@ -104,16 +132,9 @@ func (c *localCluster) streams(gateway string) {
 	}
 	if got.status != "200" || !strings.HasPrefix(got.kind, "text/event-stream") || len(tokens) != streamed || got.lines[len(got.lines)-1].text != "data: [DONE]" {
 		c.t.Errorf("%s streams %v, want %d tokens and [DONE]", gateway, got, streamed)
-		return
+		return nil
 	}
-	longest := 0
-	for i := 1; i < len(tokens); i++ {
-		longest = max(longest, tokens[i]-tokens[i-1])
-	}
-	// All tokens take 380 ms. Held back, they would have no distance or one of all.
-	if took := tokens[len(tokens)-1] - tokens[0]; took < 300 || longest > 200 {
-		c.t.Errorf("the tokens of %s came within %d ms with a gap of %d ms, want one each 20 ms: %v", gateway, took, longest, tokens)
-	}
+	return tokens
 }
 
 // answer is what the client's probe printed.
