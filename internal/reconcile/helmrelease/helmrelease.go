@@ -6,6 +6,7 @@
 package helmrelease
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -174,4 +175,12 @@ func (r Report) Outcome() condition.Outcome {
 // an error as far as it is known.
 func (r *Runner) Run(ctx context.Context, want Want) (Report, error) {
 	return r.run(ctx, want)
+}
+
+// Look reads a release from the server and decides, and carries nothing out: what
+// Run would do next.
+func (r *Runner) Look(ctx context.Context, want Want) (Report, error) {
+	want.Timeout = cmp.Or(want.Timeout, release.DefaultTimeout)
+	seen, err := r.look(ctx, want, note{}, true)
+	return seen.report(), err
 }

@@ -102,6 +102,11 @@ func (p *pass) rendered(m *made, c platformstack.Component) ([]*unstructured.Uns
 	if m.objects != nil {
 		return m.objects, nil
 	}
+	return p.templated(m, c)
+}
+
+// templated are the objects that a component's chart gives, without its crds/.
+func (p *pass) templated(m *made, c platformstack.Component) ([]*unstructured.Unstructured, error) {
 	// The SDK changes a chart that it renders without a cluster.
 	own, err := helm.LoadArchive(m.archive)
 	if err != nil {
@@ -175,8 +180,17 @@ func (p *pass) losses(ctx context.Context, s *stand) (olm.Difference, error) {
 	if err != nil {
 		return olm.Difference{}, err
 	}
+	live, err := p.live(ctx, next)
+	if err != nil {
+		return olm.Difference{}, err
+	}
+	return olm.Compare(live, next), nil
+}
+
+// live are the definitions that are there of those that are wanted.
+func (p *pass) live(ctx context.Context, wanted []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var live []*unstructured.Unstructured
-	for _, each := range next {
+	for _, each := range wanted {
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(each.GroupVersionKind())
 		err := p.hand.client.Get(ctx, client.ObjectKey{Name: each.GetName()}, found)
@@ -184,13 +198,13 @@ func (p *pass) losses(ctx context.Context, s *stand) (olm.Difference, error) {
 		case apierrors.IsNotFound(err):
 			continue
 		case apierrors.IsForbidden(err):
-			return olm.Difference{}, condition.Wait(condition.ReasonForbidden, "%s can't be read: %w", object.Of(each).Display(), err)
+			return nil, condition.Wait(condition.ReasonForbidden, "%s can't be read: %w", object.Of(each).Display(), err)
 		case err != nil:
-			return olm.Difference{}, condition.Retry(condition.ReasonRetrying, "read %s: %w", object.Of(each).Display(), err)
+			return nil, condition.Retry(condition.ReasonRetrying, "read %s: %w", object.Of(each).Display(), err)
 		}
 		live = append(live, found)
 	}
-	return olm.Compare(live, next), nil
+	return live, nil
 }
 
 func asAny(lines []string) []any {

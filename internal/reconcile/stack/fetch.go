@@ -37,7 +37,7 @@ const (
 // made is what a component installs.
 type made struct {
 	chart *helm.Chart
-	// archive of a chart; nil for what was wrapped.
+	// archive is what the chart was read from.
 	archive []byte
 	// digest of the bundle, the chart's archive or the manifests.
 	digest string

@@ -57,6 +57,7 @@ func (p *pass) wrap(name, version, kubeVersion, namespace string, objects []*uns
 	if err != nil {
 		return nil, err
 	}
+	wrapped.archive = packed
 	if wrapped.chart, err = helm.LoadArchive(packed); err != nil {
 		return nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
 	}

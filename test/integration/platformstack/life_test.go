@@ -1,10 +1,12 @@
 package platformstack
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +16,8 @@ import (
 
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
+	"github.com/slipway-dev/slipway/internal/reconcile/stack"
+	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/test/bed"
 	"github.com/slipway-dev/slipway/test/integration/helm/fixture"
 )
@@ -45,20 +49,22 @@ func TestABundleAChartAndManifests(t *testing.T) {
 	bundle := operator(t, "whale", "1.2.3", "whale.example.com")
 	plain := written(t, t.TempDir(), "all.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: life-plain, labels: {a: b}}\n---\n"+
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {text: 'write {{ .Values.x }} here'}\n---\n"+deployment("plain", "example.com/plain:1"))
-	made := create(t, "life", `
+	spec := `
 components:
 - name: plain
   namespace: life-plain
   dependsOn: [chart]
-  source: {manifests: {path: `+plain+`, version: "7"}}
+  source: {manifests: {path: ` + plain + `, version: "7"}}
 - name: chart
   namespace: life-chart
   dependsOn: [whale]
-  source: {chart: {repository: {url: `+charts+`}, name: stack, version: 1.0.0}}
+  source: {chart: {repository: {url: ` + charts + `}, name: stack, version: 1.0.0}}
 - name: whale
   namespace: life-whale
-  source: {bundle: {image: `+bundle+`}}
-`)
+  source: {bundle: {image: ` + bundle + `}}
+`
+	plans(t, stackOf(t, "life", spec), []string{"1 whale Install  1.2.3 example.com/whale:1.2.3", "2 chart Install  1.0.0 registry.example.com/server:v1", "3 plain Install  7 example.com/plain:1"})
+	made := create(t, "life", spec)
 	ready := await(t, "life", isReady)
 	if message := condition.Find(ready.Status.Conditions, condition.Ready).Message; message != "3 components are ready" || ready.Status.Ready != "3/3" {
 		t.Errorf("it says %q, %s", message, ready.Status.Ready)
@@ -94,6 +100,7 @@ components:
 		t.Errorf("%v %v", labelled.Labels, err)
 	}
 	rests(t, "life")
+	plans(t, ready, []string{"1 whale Unchanged 1.2.3 1.2.3 example.com/whale:1.2.3", "2 chart Unchanged 1.0.0 1.0.0 registry.example.com/server:v1", "3 plain Unchanged  7 example.com/plain:1"})
 
 	remove(t, made)
 	if left := records(t, namespaces...); left != nil {
@@ -124,5 +131,33 @@ func rests(t *testing.T, name string) {
 	awaitPass(t)
 	if calls := wire.TakeWrites(); len(calls) > 0 {
 		t.Errorf("at rest it writes: %v", calls)
+	}
+}
+
+// plans demands that a plan says something, and writes nothing.
+func plans(t *testing.T, made *platformv1alpha1.PlatformStack, want []string) {
+	t.Helper()
+	through := &bed.Wire{}
+	engine := stack.New(stack.Options{
+		Config: through.Through(config), Client: bed.Client(t, through.Through(config)),
+		Charts: registry.New(registry.Options{Now: time.Now}), OwnRights: true, Now: time.Now,
+	})
+	plan, err := engine.Plan(t.Context(), made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, each := range plan {
+		if each.Fault != nil || len(each.Difference.Warnings) > 0 {
+			t.Errorf("%+v", each)
+		}
+		got = append(got, fmt.Sprintf("%d %s %s %s %s %s", each.Wave, each.Name, each.Action, each.From, each.To, strings.Join(each.Images, " ")))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	// What drifted is foreseen by dry runs, which a wire takes for writes.
+	if calls := through.TakeWrites(); len(calls) > 0 && made.UID == "" {
+		t.Errorf("a plan writes %v", calls)
 	}
 }
