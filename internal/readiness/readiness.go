@@ -133,8 +133,10 @@ func reportsReady(kind schema.GroupKind) bool {
 	switch kind.Group {
 	case "llm.example.com", "sim.llm-d.io", "infra.example.com", "platform.slipway.dev",
 		"components.platform.opendatahub.io", "datasciencecluster.opendatahub.io",
-		"cert-manager.io", "serving.kserve.io":
+		"cert-manager.io":
 		return true
+	case "serving.kserve.io": // Its others, such as LLMInferenceServiceConfig, are read only.
+		return kind.Kind == "InferenceService" || kind.Kind == "LLMInferenceService" || kind.Kind == "InferenceGraph"
 	}
 	return kind == schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}
 }
