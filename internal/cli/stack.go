@@ -22,7 +22,7 @@ func newStack(streams Streams) *cobra.Command {
 		Use:   "stack",
 		Short: "Install what a cluster needs before models can be served, in its order",
 	}
-	command.AddCommand(newStackStatus(streams), newStackPreset(streams))
+	command.AddCommand(newStackApply(streams), newStackStatus(streams), newStackRollback(streams), newStackDelete(streams), newStackPreset(streams))
 	return command
 }
 

@@ -188,6 +188,13 @@ func (r *Releases) Rollback(ctx context.Context, name string, to, from int, forc
 	if err := r.Mark(ctx, name, from, FaultFailed); err != nil {
 		return err
 	}
+	return r.Repeat(ctx, name, to, force, timeout)
+}
+
+// Repeat repeats an earlier revision at a person's word, as `helm rollback` does. It
+// marks nothing as faulted, by which whoever looks after the release knows that someone
+// wanted it so.
+func (r *Releases) Repeat(ctx context.Context, name string, to int, force bool, timeout time.Duration) error {
 	session, end, err := r.open(ctx, timeout)
 	if err != nil {
 		return err
