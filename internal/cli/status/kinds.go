@@ -12,6 +12,7 @@ import (
 	simv1alpha1 "github.com/slipway-dev/slipway/api/sim/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/diagnosis"
 	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/render/llmd"
 	"github.com/slipway-dev/slipway/internal/render/nvidiagpullm"
 	"github.com/slipway-dev/slipway/internal/render/simulatordeployment"
 )
@@ -36,7 +37,7 @@ func kinds() []kind {
 		{gvk: schema.GroupVersionKind{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"}},
 		{
 			gvk:    schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"},
-			refers: released,
+			refers: released, levers: releaseLevers,
 		},
 		{
 			gvk:    schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "NvidiaGpuLlm"},
@@ -103,6 +104,11 @@ func released(live *unstructured.Unstructured) []object.Ref {
 		refs = append(refs, entries(objects)...)
 	}
 	return refs
+}
+
+// releaseLevers are those of the release that a workload is of.
+func releaseLevers(_, workload *unstructured.Unstructured) diagnosis.Levers {
+	return llmd.Levers(llmd.Component(workload.GetLabels()[object.LabelComponent]))
 }
 
 // modelOf is the model that an LLMDeployment serves.

@@ -27,12 +27,13 @@ const Finalizer = "components.platform.opendatahub.io/slipway"
 
 // Reconciler runs Llmds.
 type Reconciler struct {
-	Client client.Client // reads from the cache
-	Charts *registry.Client
-	Runner *helmrelease.Runner
-	Engine *apply.Engine // for what is made beside the releases
-	Events events.EventRecorder
-	Now    func() time.Time
+	Client   client.Client // reads from the cache
+	Charts   *registry.Client
+	Runner   *helmrelease.Runner
+	Engine   *apply.Engine // for what is made beside the releases
+	Evidence *reconcile.Evidence
+	Events   events.EventRecorder
+	Now      func() time.Time
 
 	served  *reconcile.Served
 	sources *sources

@@ -1,6 +1,7 @@
 package llmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type stand struct {
 	digest    string // of the chart's archive
 	chart     bool   // the chart could be had
 	blocked   string // what it waits for before it is released
+	finding   string // why its pods don't get ready, if that is known
 	err       error
 }
 
@@ -95,6 +97,9 @@ func (r *Reconciler) one(ctx context.Context, facts *facts, each *stand) {
 		each.err = fault
 	}
 	if err := r.live.follow(ctx, each.report.Live); err != nil && each.err == nil {
+		each.err = err
+	}
+	if err := r.diagnose(ctx, each); err != nil {
 		each.err = err
 	}
 }
@@ -179,17 +184,19 @@ func (s *stand) outcome() condition.Outcome {
 	case s.wanted != nil && !s.chart && idle:
 		// It rests: what runs is as the spec asks, and only its chart can't be had.
 		if now := s.report.Readiness; now.Status != readiness.Ready {
-			return condition.Outcome{Verdict: condition.Waiting, Reason: release.ReasonNotReady, Message: now.Message}
+			return condition.Outcome{Verdict: condition.Waiting, Reason: release.ReasonNotReady, Message: cmp.Or(s.finding, now.Message)}
 		}
 		return condition.Outcome{Verdict: condition.Done, Reason: condition.ReasonReady,
 			Message: fmt.Sprintf("revision %d is ready", s.report.Newest.Number)}
+	case s.unready():
+		return condition.Outcome{Verdict: condition.Waiting, Reason: release.ReasonNotReady, Message: cmp.Or(s.finding, outcome.Message)}
 	}
 	return outcome
 }
 
 // underWay tells work in good order from a fault, which makes an event.
 func (s *stand) underWay() bool {
-	if s.err != nil {
+	if s.err != nil || s.finding != "" {
 		return false
 	}
 	decision, newest := s.report.Decision, s.report.Newest
@@ -249,6 +256,9 @@ func (d *result) again() time.Duration {
 		sooner(each.report.Again)
 		if each.wanted != nil && each.wanted.Fault == nil && !each.chart {
 			sooner(lookForCharts)
+		}
+		if each.unready() {
+			sooner(lookAtPods)
 		}
 		if each.err != nil || each.wanted == nil {
 			sooner(lookForCharts) // a deletion has an end even when nothing happens

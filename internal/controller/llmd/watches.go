@@ -61,8 +61,11 @@ func Setup(mgr ctrl.Manager, charts *registry.Client) error {
 		Runner: helmrelease.New(helmrelease.Options{
 			Config: mgr.GetConfig(), Client: direct, Cache: live, Log: slog.DiscardHandler,
 		}),
-		Engine:  apply.New(apply.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: live}),
-		Events:  mgr.GetEventRecorder("slipway"),
+		Engine: apply.New(apply.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: live}),
+		Events: mgr.GetEventRecorder("slipway"),
+		Evidence: &reconcile.Evidence{
+			Cached: evidence{Reader: mgr.GetClient(), server: mgr.GetAPIReader()}, Server: mgr.GetAPIReader(), Now: time.Now,
+		},
 		Now:     time.Now,
 		served:  &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: llmd.Optional()},
 		sources: &sources{manager: mgr, changed: changed},
