@@ -227,10 +227,16 @@ func versions(stands []stand) string {
 		}
 		texts = append(texts, text)
 	}
-	if len(texts) == 1 {
-		return texts[0] + " is ready"
+	told := texts[0] + " is ready"
+	if last := len(texts) - 1; last > 0 {
+		told = fmt.Sprintf("%s and %s are ready", strings.Join(texts[:last], ", "), texts[last])
 	}
-	return fmt.Sprintf("%s and %s are ready", strings.Join(texts[:len(texts)-1], ", "), texts[len(texts)-1])
+	for i := range stands {
+		if stale := stands[i].stands(); stale != "" {
+			return told + stale // one of a repository speaks for all
+		}
+	}
+	return told
 }
 
 func phaseOf(facts *facts, conditions []metav1.Condition) string {

@@ -82,6 +82,10 @@ func TestReport(t *testing.T) {
 			ready: metav1.ConditionTrue, reason: "Ready", message: "gatewayAPI 1.0.0 is ready"},
 		"a repository that is down": {done: result{releases: []stand{with(standing(llmd.Infra, idle), func(s *stand) { s.chart, s.digest = false, "" })}},
 			ready: metav1.ConditionTrue, reason: "Ready", message: "infra 1.0.0 is ready"},
+		"an old resolution": {done: result{releases: []stand{with(standing(llmd.Infra, good), func(s *stand) {
+			s.wanted.Chart.Version, s.stale = "~1.0", errors.New("the repository is not available")
+		})}}, ready: metav1.ConditionTrue, reason: "Ready",
+			message: "infra 1.0.0 is ready; a newer version that \"~1.0\" allows may be out: the repository is not available"},
 		"a fault": {done: result{releases: []stand{with(standing(llmd.Infra, idle), func(s *stand) { s.err = condition.Stop(reasonChartUnavailable, "no such chart") })}},
 			ready: metav1.ConditionFalse, reason: "ChartUnavailable", message: "infra: no such chart", stalled: true},
 		"leaving": {done: result{removals: []stand{removal(llmd.ModelService, goes)}},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,9 @@ const reasonChartUnavailable = release.ReasonChartUnavailable
 // lookForCharts is how soon a chart that can't be had is looked for again.
 const lookForCharts = time.Minute
 
+// lookForVersions is how soon a constraint is looked up again.
+const lookForVersions = 10 * time.Minute
+
 // stand is how one release stands after it was run.
 type stand struct {
 	component llmd.Component
@@ -35,6 +39,8 @@ type stand struct {
 	digest    string // of the chart's archive
 	chart     bool   // the chart could be had
 	blocked   string // what it waits for before it is released
+	stale     error  // why the chart is of an earlier resolution of its constraint
+	loose     bool   // the version is a constraint, whose resolution may change
 	finding   string // why its pods don't get ready, if that is known
 	err       error
 }
@@ -127,7 +133,8 @@ func (r *Reconciler) chart(ctx context.Context, each *stand) (*helm.Chart, error
 	case err != nil:
 		return nil, condition.Stop(reasonChartUnavailable, "%w", err)
 	}
-	each.chart, each.digest = true, archive.Digest
+	each.chart, each.digest, each.stale = true, archive.Digest, archive.Stale
+	each.loose = strings.TrimPrefix(asked.Version, "v") != strings.TrimPrefix(archive.Version, "v")
 	if known, is := r.charts.Get(archive.Digest); is {
 		return known.(*helm.Chart), nil //nolint:forcetypeassert // nothing else is kept
 	}
@@ -171,8 +178,25 @@ func (s *stand) gone() bool {
 		(s.report.Gone() || s.report.Decision.Kind == release.Nothing && s.report.Decision.Reason == release.ReasonNotOurs)
 }
 
-// outcome is how a release stands, as a condition tells it.
+// outcome is how a release stands, as a condition tells it. A repository that is
+// down makes nothing unready, but who waits for a version shall know.
 func (s *stand) outcome() condition.Outcome {
+	outcome := s.standing()
+	if outcome.Verdict == condition.Done {
+		outcome.Message += s.stands()
+	}
+	return outcome
+}
+
+// stands tells that the chart is of an earlier resolution; empty if it isn't.
+func (s *stand) stands() string {
+	if s.stale == nil {
+		return ""
+	}
+	return fmt.Sprintf("; a newer version that %q allows may be out: %v", s.wanted.Chart.Version, s.stale)
+}
+
+func (s *stand) standing() condition.Outcome {
 	if s.err != nil {
 		return condition.Classify(s.err)
 	}
@@ -256,6 +280,12 @@ func (d *result) again() time.Duration {
 		sooner(each.report.Again)
 		if each.wanted != nil && each.wanted.Fault == nil && !each.chart {
 			sooner(lookForCharts)
+		}
+		switch {
+		case each.stale != nil:
+			sooner(lookForCharts)
+		case each.loose:
+			sooner(lookForVersions)
 		}
 		if each.unready() {
 			sooner(lookAtPods)
