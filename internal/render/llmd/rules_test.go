@@ -14,7 +14,7 @@ import (
 func TestRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool isn't installed; Debian's package prometheus has it")
+		t.Skip("promtool isn't installed; on Debian: apt-get install -y prometheus")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(llmd.Rules("inference")), 0o600); err != nil {
