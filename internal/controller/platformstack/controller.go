@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -52,6 +53,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	done, err := r.Engine.Run(ctx, current)
 	if err != nil {
 		return reconcile.End(condition.Classify(err), 0)
+	}
+	for _, left := range done.Left {
+		r.Events.Eventf(current, nil, corev1.EventTypeWarning, "ReleaseLeftBehind", "Delete",
+			"release %s in namespace %s couldn't be uninstalled in %s and is left; remove it with helm uninstall", left.Name, left.Namespace, stack.TeardownDeadline)
 	}
 	if done.Stack == nil {
 		r.follower.follow(req.Name, nil, nil)

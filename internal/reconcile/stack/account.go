@@ -50,7 +50,7 @@ func (e *Engine) handsFor(stack *platformv1alpha1.PlatformStack) (*hands, error)
 // from. Any other sentence stays.
 func (p *pass) advice(message string) string {
 	switch {
-	case !strings.Contains(message, "forbidden"):
+	case !strings.Contains(message, "forbidden: User") && !strings.Contains(message, "attempting to grant RBAC permissions"):
 		return message
 	case p.options.OwnRights:
 		return message + "; you don't hold the rights that this takes: run the command as a cluster administrator"

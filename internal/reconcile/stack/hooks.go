@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,7 @@ func (p *pass) isKept(s *stand, when stage, h platformstack.Hook) bool {
 // hookStatus finds or makes what the status says of a hook. Another digest begins
 // anew: the hook changed, or what it is done for.
 func (s *stand) hookStatus(when stage, h platformstack.Hook) (int, platformv1alpha1.HookStatus) {
-	name := string(when) + "/" + h.Name
+	name := hookName(when, h)
 	wanted := platformv1alpha1.HookStatus{Name: name, Digest: object.Hash([]any{h.Hook, s.report.Config}).String()}
 	for i, each := range s.status.Hooks {
 		if each.Name != name {
@@ -85,6 +86,16 @@ func (s *stand) hookStatus(when stage, h platformstack.Hook) (int, platformv1alp
 		return i, each
 	}
 	return -1, wanted
+}
+
+func hookName(when stage, h platformstack.Hook) string { return string(when) + "/" + h.Name }
+
+// hasHook tells whether the component still has a hook that the status tells of.
+func (s *stand) hasHook(name string) bool {
+	is := func(when stage) func(platformstack.Hook) bool {
+		return func(h platformstack.Hook) bool { return hookName(when, h) == name }
+	}
+	return slices.ContainsFunc(s.component.Before, is(stageBefore)) || slices.ContainsFunc(s.component.After, is(stageAfter))
 }
 
 func (s *stand) setHook(at int, entry platformv1alpha1.HookStatus) {

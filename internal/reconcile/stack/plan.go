@@ -53,7 +53,7 @@ type Planned struct {
 // stack needn't be in the cluster. The error is of the whole stack: a ring of
 // dependencies, or an API server that doesn't answer.
 func (e *Engine) Plan(ctx context.Context, stack *platformv1alpha1.PlatformStack) ([]Planned, error) {
-	p := &pass{Engine: e, stack: stack.DeepCopy(), before: stack.DeepCopy(), stands: map[string]*stand{}}
+	p := e.begin(stack)
 	var err error
 	if p.hand, err = p.handsFor(p.stack); err != nil {
 		return nil, err

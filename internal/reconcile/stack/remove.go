@@ -37,12 +37,12 @@ func (r *removal) outcome() condition.Outcome {
 // release is left to whatever holds it.
 const removalTimeout = release.DefaultTimeout
 
-// teardownDeadline is how long a deletion waits for all releases. One that can't
+// TeardownDeadline is how long a deletion waits for all releases. One that can't
 // be uninstalled must not keep the stack for ever.
-const teardownDeadline = 30 * time.Minute
+const TeardownDeadline = 30 * time.Minute
 
 func (p *pass) tooLate() bool {
-	return p.options.Now().Sub(p.stack.DeletionTimestamp.Time) >= teardownDeadline
+	return p.options.Now().Sub(p.stack.DeletionTimestamp.Time) >= TeardownDeadline
 }
 
 // remove uninstalls what shall be gone, each after what needs it.

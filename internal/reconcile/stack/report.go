@@ -16,9 +16,9 @@ import (
 
 // report is the status after a pass, and the outcome that its conditions tell.
 func (p *pass) report(fault error, now metav1.Time) (platformv1alpha1.PlatformStackStatus, condition.Outcome) {
-	status := *p.stack.Status.DeepCopy()
+	status := *p.current.Status.DeepCopy()
 	status.ObservedGeneration = p.stack.Generation
-	if p.stands != nil && (p.waves != nil || p.stack.DeletionTimestamp != nil) {
+	if p.waves != nil || p.stack.DeletionTimestamp != nil {
 		status.Components = p.components()
 	}
 	for _, each := range p.removals {
@@ -59,8 +59,11 @@ func (p *pass) components() []platformv1alpha1.ComponentStatus {
 		}
 		all = append(all, told)
 	}
-	return all
+	return all[:min(len(all), maxComponents)]
 }
+
+// maxComponents is how many the CRD lets the status tell.
+const maxComponents = 64
 
 // maxMessage bounds what the status says of one component, in bytes.
 const maxMessage = 512
@@ -68,6 +71,7 @@ const maxMessage = 512
 // tell is the status of one component.
 func (p *pass) tell(s *stand) platformv1alpha1.ComponentStatus {
 	told := s.status
+	told.Hooks = slices.DeleteFunc(slices.Clone(told.Hooks), func(h platformv1alpha1.HookStatus) bool { return !s.hasHook(h.Name) })
 	outcome := s.outcome()
 	told.Reason = outcome.Reason
 	told.Message = condition.BoundTo(p.advice(outcome.Message), maxMessage)

@@ -20,7 +20,6 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -98,6 +97,9 @@ type Result struct {
 	// which they may be watched.
 	Followed []Followed
 	Rights   *rest.Config
+	// Left are releases that a deleted stack leaves behind, since they couldn't be
+	// uninstalled in TeardownDeadline.
+	Left []platformv1alpha1.StackRelease
 }
 
 // Run brings a stack, as it was read from the server, a step nearer to its spec,
@@ -105,25 +107,25 @@ type Result struct {
 // whenever something of it changed. The error is what kept the pass from being
 // told in the status: a conflict, or an API server that doesn't answer.
 func (e *Engine) Run(ctx context.Context, stack *platformv1alpha1.PlatformStack) (Result, error) {
-	p := &pass{Engine: e, stack: stack.DeepCopy(), before: stack.DeepCopy()}
+	p := e.begin(stack)
 	if stack.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(stack, Finalizer) {
 		return Result{}, nil // nobody waits for us
 	}
 	if err := p.hold(ctx); err != nil {
-		return Result{Stack: p.stack}, err
+		return Result{Stack: p.current}, err
 	}
 	fault := p.run(ctx)
 	if ctx.Err() != nil {
-		return Result{Stack: p.stack}, ctx.Err()
+		return Result{Stack: p.current}, ctx.Err()
 	}
 	status, outcome := p.report(fault, metav1.NewTime(e.options.Now()))
-	if p.stack.DeletionTimestamp != nil && fault == nil && (len(status.Releases) == 0 || p.tooLate()) {
-		return Result{Outcome: outcome}, p.letGo(ctx)
+	if p.stack.DeletionTimestamp != nil && (fault == nil && len(status.Releases) == 0 || p.tooLate()) {
+		return Result{Outcome: outcome, Left: status.Releases}, p.letGo(ctx)
 	}
 	if err := p.write(ctx, func(s *platformv1alpha1.PlatformStackStatus) { *s = status }); err != nil {
-		return Result{Stack: p.stack}, err
+		return Result{Stack: p.current}, err
 	}
-	result := Result{Stack: p.stack, Outcome: outcome, Acted: p.acted(), Again: p.again(outcome), Followed: p.followed()}
+	result := Result{Stack: p.current, Outcome: outcome, Acted: p.acted(), Again: p.again(outcome), Followed: p.followed()}
 	if p.hand != nil {
 		result.Rights = p.hand.config
 	}
@@ -133,8 +135,10 @@ func (e *Engine) Run(ctx context.Context, stack *platformv1alpha1.PlatformStack)
 // pass is one pass over one stack.
 type pass struct {
 	*Engine
-	// stack as it was written last; before is what it was when the pass began.
+	// stack and before are what it was when the pass began, and don't change; current
+	// is what was written last.
 	stack, before *platformv1alpha1.PlatformStack
+	current       *platformv1alpha1.PlatformStack
 	hand          *hands
 	sources       map[source.Source]source.Data
 	waves         [][]platformstack.Component
@@ -142,7 +146,12 @@ type pass struct {
 	stands        map[string]*stand
 	pruned        bool
 
-	mu sync.Mutex // of stack and stands, while components go in parallel
+	mu sync.Mutex // of current and stands, while components go in parallel
+}
+
+func (e *Engine) begin(stack *platformv1alpha1.PlatformStack) *pass {
+	own := stack.DeepCopy()
+	return &pass{Engine: e, stack: own, before: own, current: own, stands: map[string]*stand{}}
 }
 
 // parallel is how many components of a wave go at the same time.
@@ -150,7 +159,6 @@ const parallel = 4
 
 // run does all that is done in a pass. Its error is of the whole stack.
 func (p *pass) run(ctx context.Context) error {
-	p.stands = map[string]*stand{}
 	var err error
 	if p.hand, err = p.handsFor(p.stack); err != nil {
 		return err
@@ -190,15 +198,15 @@ func (p *pass) hold(ctx context.Context) error {
 	if err := p.options.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.stack, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	p.stack = changed
+	p.stack, p.current = changed, changed
 	return nil
 }
 
 // letGo lets a deleted stack go.
 func (p *pass) letGo(ctx context.Context) error {
-	changed := p.stack.DeepCopy()
+	changed := p.current.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, Finalizer)
-	err := p.options.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.stack, client.MergeFromWithOptimisticLock{}))
+	err := p.options.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.current, client.MergeFromWithOptimisticLock{}))
 	return client.IgnoreNotFound(err)
 }
 
@@ -206,9 +214,9 @@ func (p *pass) letGo(ctx context.Context) error {
 func (p *pass) write(ctx context.Context, change func(*platformv1alpha1.PlatformStackStatus)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	written, err := reconcile.WriteStatus(ctx, p.options.Client, p.stack, func(s *platformv1alpha1.PlatformStack) { change(&s.Status) })
+	written, err := reconcile.WriteStatus(ctx, p.options.Client, p.current, func(s *platformv1alpha1.PlatformStack) { change(&s.Status) })
 	if err == nil {
-		p.stack = written
+		p.current = written
 	}
 	return err
 }
@@ -224,7 +232,7 @@ func (p *pass) record(ctx context.Context, releases []platformv1alpha1.StackRele
 func (p *pass) recorded() []platformv1alpha1.StackRelease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stack.Status.Releases
+	return p.current.Status.Releases
 }
 
 // advised adds the way out to an error about rights that aren't there.
@@ -234,7 +242,7 @@ func (p *pass) advised(err error) error {
 		return err
 	}
 	if told := p.advice(outcome.Message); told != outcome.Message {
-		return errors.Join(condition.Wait(condition.ReasonForbidden, "%s", told))
+		return condition.Wait(condition.ReasonForbidden, "%s", told)
 	}
 	return err
 }
