@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,23 @@ func (t *stackTarget) run(ctx context.Context, config *rest.Config, kube client.
 	return made, nil
 }
 
+// plan shows what applying a stack would do.
+func (t *stackTarget) plan(ctx context.Context, out io.Writer, config *rest.Config, kube client.Client, wanted *platformv1alpha1.PlatformStack, output string) error {
+	plan, err := stack.Plan(ctx, kube, t.engine(config, kube), wanted)
+	if err != nil {
+		return err
+	}
+	if output != "" {
+		err = printAs(out, output, plan)
+	} else {
+		err = stack.PrintPlan(out, plan)
+	}
+	if faults := stack.Faults(plan); err == nil && len(faults) > 0 {
+		return fmt.Errorf("it can't be done as it is: %s", strings.Join(faults, "; "))
+	}
+	return err
+}
+
 // stackChoice says which stack is meant.
 type stackChoice struct {
 	file, preset, flavor string
@@ -118,7 +136,8 @@ func newStackApply(streams Streams) *cobra.Command {
 	var target stackTarget
 	var choice stackChoice
 	var approve, login []string
-	force := false
+	force, dryRun := false, false
+	output := ""
 	command := &cobra.Command{
 		Use:   "apply (-f FILE | --preset NAME)",
 		Short: "Install the components of a stack in their order, or bring them up to date",
@@ -127,10 +146,17 @@ func newStackApply(streams Streams) *cobra.Command {
 			"shown; elsewhere it is done from here, with your own rights. The definition of\n" +
 			"PlatformStacks is made where it is missing. Ctrl-C ends it at any point, and the\n" +
 			"same command goes on.",
-		Example: "  slipway stack apply --preset xks --flavor aks --login registry.redhat.io\n" +
+		Example: "  slipway stack apply --preset xks --flavor aks --dry-run\n" +
+			"  slipway stack apply --preset xks --flavor aks --login registry.redhat.io\n" +
 			"  slipway stack apply -f stack.yaml --approve sail-operator",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "yaml", "json"); err != nil {
+				return err
+			}
+			if output != "" && !dryRun {
+				return errors.New("--output is for --dry-run; leave it out, or ask slipway stack status")
+			}
 			wanted, err := choice.read(streams.In)
 			if err != nil {
 				return err
@@ -142,6 +168,9 @@ func newStackApply(streams Streams) *cobra.Command {
 			explain := func(err error) error { return explainConnection(config, err) }
 			ctx, cancel := context.WithTimeout(cmd.Context(), target.timeout)
 			defer cancel()
+			if dryRun {
+				return explain(target.plan(ctx, streams.Out, config, kube, wanted, output))
+			}
 			if made, err := stack.Define(ctx, kube); err != nil {
 				return explain(err)
 			} else if made {
@@ -177,6 +206,8 @@ func newStackApply(streams Streams) *cobra.Command {
 	flags.StringVar(&choice.flavor, "flavor", "", "flavor of the preset, such as aks or coreweave")
 	flags.StringSliceVar(&approve, "approve", nil, "component whose upgrade goes although it loses something; may be repeated")
 	flags.StringSliceVar(&login, "login", nil, "registry whose credentials on this machine go into the stack's first pull secret; may be repeated")
+	flags.BoolVar(&dryRun, "dry-run", false, "show what would be done, and write nothing")
+	flags.StringVarP(&output, "output", "o", "", "yaml or json, of --dry-run")
 	flags.BoolVar(&force, "force-conflicts", false, "take over fields of the PlatformStack that someone else has changed")
 	return command
 }

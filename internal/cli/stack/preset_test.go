@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -138,5 +139,21 @@ func TestReadSentences(t *testing.T) {
 	_, flavorless := stack.Preset("xks", "eks")
 	if told := errors.Join(none, flavorless).Error(); told != "there is no preset \"xls\"; write xks\npreset xks has no flavor \"eks\"; write aks or coreweave" {
 		t.Error(told)
+	}
+}
+
+// TestDocument: the stack that the document shows can be read.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/platform.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "```yaml\n")
+	shown, _, ended := strings.Cut(after, "```")
+	if !found || !ended {
+		t.Fatal("docs/platform.md shows no stack")
+	}
+	if made, err := stack.Read(strings.NewReader(shown)); err != nil || len(made.Spec.Components) != 2 {
+		t.Errorf("%v", err)
 	}
 }
