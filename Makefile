@@ -146,6 +146,8 @@ docker-build: require-img ## Build the image IMG for amd64 and arm64 into dist/,
 docker-push: require-img ## Push the image IMG that docker-build made, without Docker
 	@$(GO) run ./internal/tools/images push -input $(DIST)/image $(IMG)
 
+# deploy and undeploy are about Slipway's own operator; deploy-all and undeploy-all
+# about what an LLMInferenceService needs on a Kubernetes without OLM.
 .PHONY: deploy
 deploy: require-img build ## Install the operator with image IMG into the current cluster
 	@$(BIN)/slipway install -n $(NAMESPACE) --image $(IMG)
@@ -153,6 +155,29 @@ deploy: require-img build ## Install the operator with image IMG into the curren
 .PHONY: undeploy
 undeploy: build ## Uninstall the operator from the current cluster
 	@$(BIN)/slipway uninstall -n $(NAMESPACE)
+
+##@ Platform
+
+# The preset, its flavor (aks, coreweave; empty: neither), and the registry whose
+# credentials (podman login) the cluster gets (empty: it has them already).
+PRESET ?= xks
+FLAVOR ?=
+LOGIN  ?= registry.redhat.io
+
+.PHONY: deploy-all
+deploy-all: build ## Install cert-manager, Istio, LeaderWorkerSet, KServe and a Gateway; FLAVOR=aks or coreweave
+	@$(BIN)/slipway stack apply --preset $(PRESET) $(if $(FLAVOR),--flavor $(FLAVOR)) $(if $(LOGIN),--login $(LOGIN))
+
+.PHONY: deploy-kserve
+deploy-kserve: deploy-all ## The same as deploy-all, which installs KServe once what it needs is ready
+
+.PHONY: status
+status: build ## Show the platform's components, the InferencePool API and Istio's version
+	@$(BIN)/slipway stack status
+
+.PHONY: undeploy-all
+undeploy-all: build ## Uninstall what deploy-all installed; definitions and namespaces stay
+	@$(BIN)/slipway stack delete $(PRESET)
 
 .PHONY: require-img
 require-img:
