@@ -151,8 +151,10 @@ func wantOf(r llmd.Release) helmrelease.Want {
 	want := helmrelease.Want{
 		Name: r.Name, Namespace: r.Namespace, Values: r.Values, Timeout: r.Timeout, Remediation: r.Remediation,
 		Test: r.Test, Drift: helmrelease.Drift{Mode: r.DriftMode}, CRDs: helmrelease.CRDPolicy(r.CRDs),
-		ForceConflicts: r.ForceConflicts, TakeOwnership: r.TakeOwnership, CreateNamespace: true,
+		ForceConflicts: r.ForceConflicts, TakeOwnership: r.TakeOwnership,
 		Labels: r.Labels, ServiceAccount: r.ServiceAccount, Again: r.Again,
+		// An account is in a namespace that is there, and may make none.
+		CreateNamespace: r.ServiceAccount == "",
 	}
 	for _, rule := range r.Ignore {
 		want.Drift.Ignore = append(want.Drift.Ignore, helmrelease.Ignore{

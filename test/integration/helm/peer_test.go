@@ -3,9 +3,7 @@ package helm
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,8 +13,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
@@ -27,58 +23,22 @@ import (
 	"github.com/slipway-dev/slipway/test/integration/helm/fixture"
 )
 
-// command builds the helm command that tools/go.mod pins into bin/tools, once.
-var command = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../../../bin/tools/helm")
-	if err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-o", path, "helm.sh/helm/v4/cmd/helm")
-	build.Dir = "../../../tools"
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build helm: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // peer is the helm command against the test's API server.
 type peer struct {
-	t          *testing.T
-	path       string
-	kubeconfig string
-	dir        string
+	t       *testing.T
+	command *fixture.Command
+	dir     string
 }
 
 func newPeer(t *testing.T) *peer {
 	t.Helper()
-	path, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &peer{t: t, path: path, dir: t.TempDir()}
-	p.kubeconfig = filepath.Join(p.dir, "kubeconfig")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: server.CertData, ClientKeyData: server.KeyData, Token: server.BearerToken}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return &peer{t: t, command: fixture.NewCommand(t, server), dir: t.TempDir()}
 }
 
 // helm runs the command and gives what it printed.
 func (p *peer) helm(args ...string) string {
 	p.t.Helper()
-	run := exec.CommandContext(p.t.Context(), p.path, args...)
-	run.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig, "HELM_CACHE_HOME="+p.dir, "HELM_CONFIG_HOME="+p.dir, "HELM_DATA_HOME="+p.dir)
-	out, err := run.CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return p.command.Run(args...)
 }
 
 // chart writes the fixture in a version, and values.
