@@ -46,19 +46,25 @@ func (e *Engine) handsFor(stack *platformv1alpha1.PlatformStack) (*hands, error)
 	return made, nil
 }
 
+// maxForbidden bounds what is repeated of the API server's words about a right: the
+// way out comes after it.
+const maxForbidden = 300
+
 // advice adds to a sentence about a right that isn't there where it would come
 // from. Any other sentence stays.
 func (p *pass) advice(message string) string {
-	switch {
-	case !strings.Contains(message, "forbidden: User") && !strings.Contains(message, "attempting to grant RBAC permissions"):
+	if !strings.Contains(message, "forbidden: User") && !strings.Contains(message, "attempting to grant RBAC permissions") {
 		return message
+	}
+	message = condition.BoundTo(message, maxForbidden)
+	switch named := p.stack.Spec.ServiceAccount; {
 	case p.options.OwnRights:
 		return message + "; you don't hold the rights that this takes: run the command as a cluster administrator"
-	case p.stack.Spec.ServiceAccount == nil:
+	case named == nil:
 		return message + "; to install operators takes rights that Slipway doesn't hold: name a ServiceAccount that does in spec.serviceAccount"
+	default:
+		return message + fmt.Sprintf("; bind what it takes to ServiceAccount %s in namespace %s, and let Slipway impersonate it", named.Name, named.Namespace)
 	}
-	named := p.stack.Spec.ServiceAccount
-	return message + fmt.Sprintf("; bind what it takes to ServiceAccount %s in namespace %s, and let Slipway impersonate it", named.Name, named.Namespace)
 }
 
 // gather reads what the spec refers to, without what isn't there.

@@ -132,25 +132,29 @@ func (p *pass) outcome(fault error, ready int) condition.Outcome {
 	var retry []error
 	var worst *condition.Outcome
 	silent := false
-	take := func(name string, each condition.Outcome) {
+	take := func(name string, phase platformv1alpha1.Phase, each condition.Outcome) {
 		retry = append(retry, each.Retry)
 		silent = silent || each.Silent
 		if each.Verdict == condition.Done || each.Silent {
 			return
 		}
 		if worst == nil || weight(each) > weight(*worst) {
+			if isUnderWay(phase, each) {
+				each.Reason = condition.ReasonProgressing
+			}
 			each.Message = fmt.Sprintf("%s: %s", name, p.advice(each.Message))
 			worst = &each
 		}
 	}
 	for _, spec := range p.stack.Spec.Components {
 		if s := p.stands[spec.Name]; s != nil {
-			take(spec.Name, s.outcome())
+			outcome := s.outcome()
+			take(spec.Name, s.phase(outcome), outcome)
 		}
 	}
 	for _, each := range p.removals {
 		if !each.gone() {
-			take(each.release.Component, each.outcome())
+			take(each.release.Component, platformv1alpha1.PhaseRemoving, each.outcome())
 		}
 	}
 	total := len(p.stack.Spec.Components)
@@ -186,6 +190,15 @@ func (p *pass) allReady() string {
 		text += "; " + strings.Join(left, ", ") + " from elsewhere and left alone"
 	}
 	return text
+}
+
+// isUnderWay tells work in good order from a fault, which makes an event.
+func isUnderWay(phase platformv1alpha1.Phase, o condition.Outcome) bool {
+	switch phase { //nolint:exhaustive // the others wait for someone, or are faults
+	case platformv1alpha1.PhaseInstalling, platformv1alpha1.PhaseUpgrading, platformv1alpha1.PhaseRemoving:
+		return o.Verdict == condition.Waiting && o.Reason != release.ReasonAttemptFailed && o.Reason != release.ReasonBusy
+	}
+	return o.Reason == condition.ReasonDependencyNotReady
 }
 
 func weight(o condition.Outcome) int {

@@ -48,7 +48,9 @@ components:
 	if err := kube.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
-	change(t, "rights", func(s *platformv1alpha1.PlatformStack) { s.Annotations = map[string]string{"example.com/look": "again"} })
+	change(t, "rights", func(s *platformv1alpha1.PlatformStack) {
+		s.Annotations = map[string]string{"example.com/look": "again"}
+	})
 	ready := await(t, "rights", isReady)
 	// Without an account it is the rights of whoever runs the engine.
 	engine := stack.New(stack.Options{

@@ -1,15 +1,19 @@
 package platformstack
 
 import (
+	"os"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
+	"github.com/slipway-dev/slipway/internal/install"
 )
 
 const good = `
@@ -83,5 +87,48 @@ func TestBadInputIsToldInAWord(t *testing.T) {
 				t.Errorf("it says: %v", err)
 			}
 		})
+	}
+}
+
+// TestTheSampleIsAccepted as it is, and what it grants is what the operator needs.
+func TestTheSampleIsAccepted(t *testing.T) {
+	text, err := os.ReadFile("../../../config/samples/platform_v1alpha1_platformstack.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + install.Namespace + ":" + install.Release,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "impersonate", Resource: "serviceaccounts", Name: "installer", Namespace: "slipway-platform",
+			},
+		}}
+		if err := kube.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		return review.Status.Allowed
+	}
+	if may() {
+		t.Error("it may impersonate the account without the sample")
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), object); err != nil {
+			t.Fatal(err)
+		}
+		options := []client.CreateOption{client.FieldValidation("Strict")}
+		if object.GetKind() == platformv1alpha1.KindPlatformStack {
+			options = append(options, client.DryRunAll)
+		}
+		if err := kube.Create(t.Context(), object, options...); err != nil {
+			t.Errorf("%s: %v", object.GetKind(), err)
+		}
+	}
+	end := time.Now().Add(deadline) // the authorizer reads roles from a watch
+	for !may() {
+		if time.Now().After(end) {
+			t.Fatal("it may not impersonate the account")
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
