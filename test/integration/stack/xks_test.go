@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
@@ -106,9 +107,10 @@ func planned(t *testing.T, kube client.Client, l *laptop, file, logins string) {
 	if strings.Index(out, "wave 4") < strings.Index(out, "install kserve ") {
 		t.Errorf("%s", out)
 	}
-	err := kube.Get(t.Context(), client.ObjectKey{Name: "cert-manager-operator"}, &corev1.Namespace{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("after a dry run there is a namespace: %v", err)
+	written := kube.Get(t.Context(), client.ObjectKey{Name: "xks"}, &platformv1alpha1.PlatformStack{})
+	made := kube.Get(t.Context(), client.ObjectKey{Namespace: "istio-system", Name: "sail-operator"}, &appsv1.Deployment{})
+	if !apierrors.IsNotFound(written) && !meta.IsNoMatchError(written) || !apierrors.IsNotFound(made) {
+		t.Errorf("after a dry run there is something: %v, %v", written, made)
 	}
 	_, progress, ok := l.stack("apply", "-f", file, "--auth-file", l.write("none.json", "{}"), "--dry-run")
 	if ok || !strings.Contains(progress, "asks for credentials") {
