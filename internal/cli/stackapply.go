@@ -190,7 +190,7 @@ func newStackApply(streams Streams) *cobra.Command {
 			}
 			run.Approve = approve
 			if err := run.UntilReady(ctx, wanted.Name); err != nil {
-				return explain(err)
+				return explain(stack.Hint(err, wanted))
 			}
 			status, err := stack.Ask(ctx, kube, wanted.Name)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,21 @@ func Login(ctx context.Context, kube client.Client, stack *platformv1alpha1.Plat
 		return fmt.Errorf("the namespace %s of the pull secret can't be made: %w", at.Namespace, err)
 	}
 	return store(ctx, kube, at, entries)
+}
+
+// Hint adds the flag by which this command mends it to an error about a pull secret that
+// isn't there. Other errors stay.
+func Hint(err error, stack *platformv1alpha1.PlatformStack) error {
+	var blocked *BlockedError
+	if !errors.As(err, &blocked) {
+		return err
+	}
+	for _, secret := range stack.Spec.PullSecrets {
+		if strings.Contains(err.Error(), secret.Name+" in namespace "+secret.Namespace+" doesn't exist") {
+			return fmt.Errorf("%w; --login REGISTRY makes it of what podman login keeps", err)
+		}
+	}
+	return err
 }
 
 // store writes entries into a Secret of docker's form. No error repeats what is in it.

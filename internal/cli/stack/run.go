@@ -38,18 +38,18 @@ type Run struct {
 	Approve []string
 }
 
-// Blocked says why a stack doesn't get ready unless someone acts.
-type Blocked struct {
+// BlockedError says why a stack doesn't get ready unless someone acts.
+type BlockedError struct {
 	Name  string
 	Lines []string // a component and its sentence each
 }
 
-func (b *Blocked) Error() string {
+func (b *BlockedError) Error() string {
 	return fmt.Sprintf("PlatformStack %s isn't ready: %s", b.Name, strings.Join(b.Lines, "; "))
 }
 
 // UntilReady works on a stack until it is ready, or until nothing goes on without
-// someone, which is a *Blocked. It may be ended at any time and begun again.
+// someone, which is a *BlockedError. It may be ended at any time and begun again.
 func (r *Run) UntilReady(ctx context.Context, name string) error {
 	told := map[string]string{}
 	for {
@@ -160,9 +160,9 @@ func ignoreConflict(err error) error {
 }
 
 // blockedBy says why a stack doesn't go on without someone; nil while anything does.
-func blockedBy(stack *platformv1alpha1.PlatformStack) *Blocked {
+func blockedBy(stack *platformv1alpha1.PlatformStack) *BlockedError {
 	stuck := map[string]bool{}
-	blocked := &Blocked{Name: stack.Name}
+	blocked := &BlockedError{Name: stack.Name}
 	waiting := []platformv1alpha1.ComponentStatus{}
 	for _, each := range stack.Status.Components {
 		switch {
@@ -188,7 +188,7 @@ func blockedBy(stack *platformv1alpha1.PlatformStack) *Blocked {
 		// A fault of the whole: no component was looked at.
 		if condition.IsTrue(stack.Status.Conditions, condition.Stalled) {
 			if ready := condition.Find(stack.Status.Conditions, condition.Ready); ready != nil {
-				return &Blocked{Name: stack.Name, Lines: []string{ready.Message}}
+				return &BlockedError{Name: stack.Name, Lines: []string{ready.Message}}
 			}
 		}
 		return nil

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,6 +109,22 @@ func TestChosen(t *testing.T) {
 		}
 		if !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestHint(t *testing.T) {
+	stack := &platformv1alpha1.PlatformStack{}
+	stack.Spec.PullSecrets = []platformv1alpha1.PullSecret{{Name: "pull", Namespace: "here"}}
+	missing := func(of string) error {
+		return &BlockedError{Name: "it", Lines: []string{"a: Secret " + of + " doesn't exist; create it"}}
+	}
+	if err := Hint(missing("pull in namespace here"), stack); !strings.HasSuffix(err.Error(), "; --login REGISTRY makes it of what podman login keeps") {
+		t.Error(err)
+	}
+	for _, err := range []error{missing("other in namespace here"), errors.New("Secret pull in namespace here doesn't exist")} {
+		if told := Hint(err, stack); told != err { //nolint:errorlint // it must be the very same
+			t.Error(told)
 		}
 	}
 }
