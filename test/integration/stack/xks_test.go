@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
@@ -29,11 +31,18 @@ func TestXKS(t *testing.T) {
 	text := l.sources(host)
 	file := l.write("stack.yaml", text)
 	play(t)
+	t.Cleanup(func() {
+		// It is the user's, so that nothing else deletes it.
+		login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slipway-platform", Name: "redhat-pull-secret"}}
+		if err := kube.Delete(context.Background(), login); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
 
 	planned(t, kube, l, file, logins)
 	// Without credentials the bundles can't be had; what doesn't need them goes on.
 	_, progress, ok := l.stack("apply", "-f", file, "--auth-file", l.write("none.json", "{}"), "--timeout", "10m")
-	if ok || !strings.Contains(progress, "redhat-pull-secret") {
+	if ok || !strings.Contains(progress, "redhat-pull-secret in namespace slipway-platform doesn't exist") || !strings.Contains(progress, "; --login REGISTRY makes it") {
 		t.Fatalf("without the pull secret: %s", progress)
 	}
 	out, progress := l.must("apply", "-f", file, "--auth-file", logins, "--login", host, "--timeout", "10m")
