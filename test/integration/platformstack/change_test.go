@@ -39,6 +39,7 @@ func fields(t *testing.T, group string) string {
 func TestWhatIsLostIsApproved(t *testing.T) {
 	const group = "orca.example.com"
 	first, wider, narrower := operator(t, "orca", "1.0.0", group, "b"), operator(t, "orca", "1.1.0", group, "b", "c"), operator(t, "orca", "2.0.0", group, "c")
+	gone(t, defined(group))
 	create(t, "approve", "components:\n- name: orca\n  namespace: approve-orca\n  source: {bundle: {image: "+first+"}}\n")
 	await(t, "approve", isReady)
 	use := func(dir string) {
@@ -157,6 +158,7 @@ func TestWhatIsThereFromElsewhere(t *testing.T) {
 	if err := kube.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
+	gone(t, defined(group))
 	create(t, "elsewhere", `
 components:
 - {name: tuna, namespace: elsewhere-tuna, source: {bundle: {image: `+bundle+`}}}

@@ -18,6 +18,7 @@ import (
 func TestHooks(t *testing.T) {
 	bundle := operator(t, "seal", "1.0.0", "seal.example.com")
 	plain := written(t, t.TempDir(), "all.yaml", deployment("after", "example.com/after:1"))
+	gone(t, bed.ConfigMap("hooks-seal", "given", ""), injectorOf("hooks-injector"))
 	create(t, "hooks", `
 components:
 - name: seal

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,21 +71,24 @@ func create(t *testing.T, name, spec string) *platformv1alpha1.PlatformStack {
 	return made
 }
 
-// remove deletes a stack and waits until it is gone.
+// remove deletes a stack and waits until it is gone. The garbage collector learns of
+// a new kind within half a minute, and until then ends no object of it.
 func remove(t *testing.T, stack *platformv1alpha1.PlatformStack) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline) // also after the test's own has ended
+	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline) // also after the test's own has ended
 	defer cancel()
 	if err := kube.Delete(ctx, stack); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		left := &platformv1alpha1.PlatformStack{}
-		if t.Failed() && kube.Get(ctx, client.ObjectKeyFromObject(stack), left) == nil {
-			t.Log(told(left), left.Status.Releases)
+	left := &platformv1alpha1.PlatformStack{}
+	for ctx.Err() == nil {
+		err := kube.Get(ctx, client.ObjectKeyFromObject(stack), left)
+		if apierrors.IsNotFound(err) {
+			return
 		}
-	}()
-	bed.AwaitGone(t, kube, stack, &platformv1alpha1.PlatformStackList{})
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("it is still there:\n%s%v", told(left), left.Status.Releases)
 }
 
 // await waits for a stack to be as wanted.
@@ -255,4 +260,32 @@ func awaitPass(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatal("no pass was made")
+}
+
+// gone deletes objects when a test has ended, so that it can run again. It is called
+// before the stack is created, which then goes first.
+func gone(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		for _, each := range objects {
+			err := kube.Delete(ctx, each)
+			for err == nil && ctx.Err() == nil {
+				time.Sleep(20 * time.Millisecond)
+				err = kube.Get(ctx, client.ObjectKeyFromObject(each), each)
+			}
+			if !apierrors.IsNotFound(err) {
+				t.Errorf("%s %s: %v", each.GetObjectKind().GroupVersionKind().Kind, each.GetName(), err)
+			}
+		}
+	})
+}
+
+// defined is the definition of a group's Thing, by its name.
+func defined(group string) client.Object {
+	made := &unstructured.Unstructured{}
+	made.SetGroupVersionKind(platformDefinition)
+	made.SetName("things." + group)
+	return made
 }

@@ -25,6 +25,7 @@ func TestRights(t *testing.T) {
 	if err := kube.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
+	gone(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "installer"}})
 	create(t, "rights", `
 serviceAccount: {name: installer, namespace: `+namespace+`}
 components:

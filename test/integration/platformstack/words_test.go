@@ -7,6 +7,8 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,7 +110,8 @@ func TestTheSampleIsAccepted(t *testing.T) {
 		}
 		return review.Status.Allowed
 	}
-	if may() {
+	again := kube.Get(t.Context(), client.ObjectKey{Name: "slipway-platform"}, &corev1.Namespace{}) == nil
+	if may() && !again {
 		t.Error("it may impersonate the account without the sample")
 	}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
@@ -120,7 +123,7 @@ func TestTheSampleIsAccepted(t *testing.T) {
 		if object.GetKind() == platformv1alpha1.KindPlatformStack {
 			options = append(options, client.DryRunAll)
 		}
-		if err := kube.Create(t.Context(), object, options...); err != nil {
+		if err := kube.Create(t.Context(), object, options...); err != nil && !(again && apierrors.IsAlreadyExists(err)) {
 			t.Errorf("%s: %v", object.GetKind(), err)
 		}
 	}
