@@ -65,7 +65,7 @@ func (t *stackTarget) run(ctx context.Context, config *rest.Config, kube client.
 	case err != nil && !t.local && !t.operator:
 		return nil, fmt.Errorf("it can't be told whether an operator runs: %w; say who does the work, with --local or --operator", err)
 	case t.operator || there && !t.local:
-		made.Report("the operator in the cluster does the work")
+		made.Report("the operator in the cluster does the work; --local does it from here, with the files of this machine")
 		made.Step = stack.Watched
 		return made, nil
 	case there:
