@@ -102,7 +102,7 @@ func TestFollow(t *testing.T) {
 	}
 	operate(t)
 	_, progress := l.must("apply", "-f", l.small("follow", ""), "--timeout", "10m")
-	if !strings.Contains(progress, "the operator in the cluster does the work\n") || !strings.Contains(progress, "fins: Ready\n") {
+	if !strings.Contains(progress, "the operator in the cluster does the work") || !strings.Contains(progress, "fins: Ready\n") {
 		t.Error(progress)
 	}
 	if out, _ := l.must("status", "follow"); !strings.Contains(out, "follow: 1/1 components are ready") {
