@@ -123,7 +123,7 @@ func TestHint(t *testing.T) {
 		t.Error(err)
 	}
 	for _, err := range []error{missing("other in namespace here"), errors.New("Secret pull in namespace here doesn't exist")} {
-		if told := Hint(err, stack); told != err { //nolint:errorlint // it must be the very same
+		if told := Hint(err, stack); told != err {
 			t.Error(told)
 		}
 	}
