@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -81,14 +82,9 @@ func remove(t *testing.T, stack *platformv1alpha1.PlatformStack) {
 		t.Fatal(err)
 	}
 	left := &platformv1alpha1.PlatformStack{}
-	for ctx.Err() == nil {
-		err := kube.Get(ctx, client.ObjectKeyFromObject(stack), left)
-		if apierrors.IsNotFound(err) {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !polled(ctx, func() bool { return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(stack), left)) }) {
+		t.Fatalf("it is still there:\n%s%v", told(left), left.Status.Releases)
 	}
-	t.Fatalf("it is still there:\n%s%v", told(left), left.Status.Releases)
 }
 
 // await waits for a stack to be as wanted.
@@ -247,19 +243,27 @@ spec:
 // a look for copies of pull secrets.
 func awaitPass(t *testing.T) {
 	t.Helper()
-	end := time.Now().Add(deadline)
-	for time.Now().Before(end) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	made := polled(ctx, func() bool {
 		for _, call := range wire.Take() {
 			if call.Method == "GET" && call.Path == "/api/v1/secrets" {
-				return
+				return true
 			}
 			if call.Writes() {
 				t.Errorf("at rest it writes: %v", call)
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
+		return false
+	})
+	if !made {
+		t.Fatal("no pass was made")
 	}
-	t.Fatal("no pass was made")
+}
+
+// polled looks again and again until something is so, and reports whether it is.
+func polled(ctx context.Context, is func() bool) bool {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return is(), nil }) == nil
 }
 
 // gone deletes objects when a test has ended, so that it can run again. It is called
@@ -271,12 +275,9 @@ func gone(t *testing.T, objects ...client.Object) {
 		defer cancel()
 		for _, each := range objects {
 			err := kube.Delete(ctx, each)
-			for err == nil && ctx.Err() == nil {
-				time.Sleep(20 * time.Millisecond)
-				err = kube.Get(ctx, client.ObjectKeyFromObject(each), each)
-			}
-			if !apierrors.IsNotFound(err) {
-				t.Errorf("%s %s: %v", each.GetObjectKind().GroupVersionKind().Kind, each.GetName(), err)
+			isGone := func() bool { return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(each), each)) }
+			if client.IgnoreNotFound(err) != nil || !polled(ctx, isGone) {
+				t.Errorf("%s is still there: %v", each.GetName(), err)
 			}
 		}
 	})

@@ -1,10 +1,10 @@
 package platformstack
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -127,11 +127,9 @@ func TestTheSampleIsAccepted(t *testing.T) {
 			t.Errorf("%s: %v", object.GetKind(), err)
 		}
 	}
-	end := time.Now().Add(deadline) // the authorizer reads roles from a watch
-	for !may() {
-		if time.Now().After(end) {
-			t.Fatal("it may not impersonate the account")
-		}
-		time.Sleep(50 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if !polled(ctx, may) { // the authorizer reads roles from a watch
+		t.Error("it may not impersonate the account")
 	}
 }
