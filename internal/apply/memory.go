@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/lru"
@@ -15,8 +14,10 @@ type record struct {
 	uid     types.UID
 	version string        // resourceVersion last seen with these fields
 	fields  object.Digest // of the live fields that we own (fields.go)
-	// written is the object as the server returned it, until the cache has it.
-	written *unstructured.Unstructured
+	// written is the object as the server returned it, until the cache has it. It is
+	// JSON, which takes a fraction of the memory and which the collector passes over:
+	// of many resources that come at once there are thousands.
+	written []byte
 }
 
 // memory is a bounded record of objects, the least recently used forgotten

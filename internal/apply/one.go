@@ -38,7 +38,7 @@ func (e *Engine) applyOne(ctx context.Context, owner identity, each item) done {
 		live, err := read(ctx, each.ref)
 		if known, lags := e.lag(each.ref, live); err == nil && lags {
 			if known.intent == intent {
-				return done{live: known.written.DeepCopy(), action: Unchanged}
+				return known.asWritten()
 			}
 			live, err = e.readServer(ctx, each.ref)
 		}
@@ -63,6 +63,14 @@ func (e *Engine) lag(ref object.Ref, live *snapshot) (record, bool) {
 	}
 	known, there := e.memory.get(ref)
 	return known, there && known.written != nil && older(live.GetResourceVersion(), known.version)
+}
+
+// asWritten is what became of an object that is as we wrote it, and that the cache
+// hasn't got yet.
+func (r record) asWritten() done {
+	live := &unstructured.Unstructured{}
+	err := live.UnmarshalJSON(r.written)
+	return done{live: live, action: Unchanged, err: err}
 }
 
 // intentOf is the hash of what is wanted and for whom.
@@ -160,7 +168,9 @@ func (e *Engine) write(ctx context.Context, owner identity, each item, intent ob
 	after := newSnapshot(marked)
 	known := record{intent: intent, uid: after.GetUID(), version: after.GetResourceVersion(), fields: e.ownFields(after)}
 	if e.cache != nil {
-		known.written = after.Unstructured.DeepCopy()
+		if known.written, err = after.MarshalJSON(); err != nil {
+			return done{live: after.Unstructured, err: explain(each.ref, err)}
+		}
 	}
 	e.memory.put(each.ref, known)
 	return done{live: after.Unstructured, action: actionOf(live, after)}
