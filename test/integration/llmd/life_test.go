@@ -1,6 +1,7 @@
 package llmd
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
@@ -311,4 +313,44 @@ func TestDriftIsPutBack(t *testing.T) {
 		return ""
 	})
 	awaitLlmd(t, isReady)
+}
+
+// TestGoesTheOtherWay: what serves models goes before what it stands on. A part of it
+// that someone holds shows the moment between.
+func TestGoesTheOtherWay(t *testing.T) {
+	made := resource(t, "teardown")
+	made.Spec.ModelService.Timeout = "5m"
+	create(t, made)
+	awaitLlmd(t, isReady)
+	var list appsv1.DeploymentList
+	err := kube.List(t.Context(), &list, client.InNamespace("teardown"), client.MatchingLabels{"app.kubernetes.io/component": "modelservice"})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d Deployments of modelservice, %v", len(list.Items), err)
+	}
+	held := &list.Items[0]
+	hold := func(finalizers string) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": `+finalizers+`}}`))
+		if err := kube.Patch(context.Background(), held, patch); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { hold("null") })
+	hold(`["example.com/held"]`)
+	if err := kube.Delete(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	awaitLlmd(t, func(l *componentsv1alpha1.Llmd) string {
+		if ready := condition.Find(l.Status.Conditions, condition.Ready); !strings.Contains(ready.Message, "waiting until Deployment/"+held.Name+" is gone") {
+			return "it doesn't say what it waits for"
+		}
+		return ""
+	})
+	if diff := cmp.Diff([]string{"gateway-api", "infra"}, deployments(t, "teardown")); diff != "" {
+		t.Errorf("while modelservice goes: %s", diff)
+	}
+	hold("null")
+	remove(t, made)
+	if left := append(deployments(t, "teardown"), records(t, "teardown")...); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
 }
