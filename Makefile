@@ -146,6 +146,11 @@ docker-build: require-img ## Build the image IMG for amd64 and arm64 into dist/,
 docker-push: require-img ## Push the image IMG that docker-build made, without Docker
 	@$(GO) run ./internal/tools/images push -input $(DIST)/image $(IMG)
 
+# The names of another operator's Makefile, whose users are used to them.
+.PHONY: image image-build
+image: docker-build docker-push ## Build the image IMG and push it
+image-build: docker-build ## The same as docker-build
+
 # deploy and undeploy are about Slipway's own operator; deploy-all and undeploy-all
 # about what an LLMInferenceService needs on a Kubernetes without OLM.
 .PHONY: deploy
