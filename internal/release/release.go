@@ -150,6 +150,24 @@ const (
 	DriftIgnore  DriftMode = "Ignore"
 )
 
+// DriftPolicy is the mode, with what is left to others whatever it is.
+type DriftPolicy struct {
+	Mode   DriftMode
+	Ignore []Ignore
+}
+
+// Ignore leaves fields to others.
+type Ignore struct {
+	// Paths are JSON pointers (RFC 6901), such as /spec/replicas. Whatever is below
+	// one belongs to it. None stands for the whole object.
+	Paths []string
+	// Target limits the rule to objects; an empty field of it fits any object.
+	Target Target
+}
+
+// Target selects objects of a release.
+type Target struct{ Group, Version, Kind, Name, Namespace string }
+
 // Wanted is what a release shall be.
 type Wanted struct {
 	Config      string

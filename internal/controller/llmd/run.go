@@ -148,20 +148,14 @@ func (r *Reconciler) chart(ctx context.Context, each *stand) (*helm.Chart, error
 
 // wantOf puts a rendered release into the engine's words.
 func wantOf(r llmd.Release) helmrelease.Want {
-	want := helmrelease.Want{
+	return helmrelease.Want{
 		Name: r.Name, Namespace: r.Namespace, Values: r.Values, Timeout: r.Timeout, Remediation: r.Remediation,
-		Test: r.Test, Drift: helmrelease.Drift{Mode: r.DriftMode}, CRDs: helmrelease.CRDPolicy(r.CRDs),
+		Test: r.Test, Drift: r.Drift, CRDs: helmrelease.CRDPolicy(r.CRDs),
 		ForceConflicts: r.ForceConflicts, TakeOwnership: r.TakeOwnership,
 		Labels: r.Labels, ServiceAccount: r.ServiceAccount, Again: r.Again,
 		// An account is in a namespace that is there, and may make none.
 		CreateNamespace: r.ServiceAccount == "",
 	}
-	for _, rule := range r.Ignore {
-		want.Drift.Ignore = append(want.Drift.Ignore, helmrelease.Ignore{
-			Paths: rule.Paths, Target: helmrelease.Target{Group: rule.Group, Kind: rule.Kind, Name: rule.Name},
-		})
-	}
-	return want
 }
 
 // timeoutOf is the time that a component's release gets to go.

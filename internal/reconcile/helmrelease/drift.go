@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-dev/slipway/internal/apply"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/release"
 )
 
 // drifted is an object that isn't as it was released.
@@ -173,7 +174,7 @@ type rules struct {
 	paths []string
 }
 
-func rulesFor(ignored []Ignore, ref object.Ref) rules {
+func rulesFor(ignored []release.Ignore, ref object.Ref) rules {
 	var r rules
 	fits := func(wanted, is string) bool { return wanted == "" || wanted == is }
 	for _, each := range ignored {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-dev/slipway/internal/object"
+	"github.com/slipway-dev/slipway/internal/release"
 )
 
 func content(t *testing.T, text string) map[string]any {
@@ -68,10 +69,10 @@ func TestIgnoredFieldsAreKeptAsTheyAre(t *testing.T) {
 
 func TestRulesFitTheirTargets(t *testing.T) {
 	ref := object.Ref{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "n", Name: "a"}
-	ignored := []Ignore{
-		{Paths: []string{"/spec/replicas"}, Target: Target{Kind: "Deployment"}},
-		{Paths: []string{"/metadata"}, Target: Target{Kind: "Service"}},
-		{Target: Target{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "n", Name: "b"}},
+	ignored := []release.Ignore{
+		{Paths: []string{"/spec/replicas"}, Target: release.Target{Kind: "Deployment"}},
+		{Paths: []string{"/metadata"}, Target: release.Target{Kind: "Service"}},
+		{Target: release.Target{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "n", Name: "b"}},
 	}
 	rules := rulesFor(ignored, ref)
 	if rules.all || !rules.covers("/spec/replicas") || !rules.covers("/spec/replicas/x") || rules.covers("/spec/replicasets") || rules.covers("/metadata") {

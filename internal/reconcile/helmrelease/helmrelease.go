@@ -47,7 +47,7 @@ type Want struct {
 	Remediation release.Remediation
 	// Test runs the chart's test hooks on each new revision once it is ready.
 	Test  bool
-	Drift Drift
+	Drift release.DriftPolicy
 	// CRDs says what happens with what is in the chart's crds/.
 	CRDs CRDPolicy
 	// ForceConflicts takes over fields that someone else has changed.
@@ -67,24 +67,6 @@ type Want struct {
 	// user sets to have a failed release tried again.
 	Again string
 }
-
-// Drift says what happens when someone changed a released object.
-type Drift struct {
-	Mode   release.DriftMode
-	Ignore []Ignore
-}
-
-// Ignore leaves fields to others.
-type Ignore struct {
-	// Paths are JSON pointers (RFC 6901), such as /spec/replicas. Whatever is below
-	// one belongs to it. None stands for the whole object.
-	Paths []string
-	// Target limits the rule to objects; an empty field of it fits any object.
-	Target Target
-}
-
-// Target selects objects of a release.
-type Target struct{ Group, Version, Kind, Name, Namespace string }
 
 // CRDPolicy says what happens with a chart's crds/. They are never deleted.
 type CRDPolicy string

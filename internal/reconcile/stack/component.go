@@ -10,13 +10,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/readiness"
 	"github.com/slipway-dev/slipway/internal/reconcile/helmrelease"
 	"github.com/slipway-dev/slipway/internal/release"
 	"github.com/slipway-dev/slipway/internal/render/platformstack"
+	"github.com/slipway-dev/slipway/internal/render/policy"
 )
 
 // Reasons of components, beside those of releases and of conditions.
@@ -247,7 +247,7 @@ func (s *stand) outcome() condition.Outcome {
 func (p *pass) want(c platformstack.Component, m *made) helmrelease.Want {
 	want := p.wanted(c.Release(), m)
 	want.Values, want.Timeout = c.Values, c.Timeout
-	want.Remediation, want.Drift = remediation(c.Spec.Remediation), drift(c.Spec.Drift)
+	want.Remediation, want.Drift = policy.Remediation(c.Spec.Remediation), policy.Drift(c.Spec.Drift)
 	want.TakeOwnership = c.Spec.Existing == platformv1alpha1.ExistingAdopt
 	want.ForceConflicts = want.TakeOwnership
 	if names := p.pullNames(); len(names) > 0 && m != nil {
@@ -267,36 +267,6 @@ func (p *pass) wanted(of platformv1alpha1.StackRelease, m *made) helmrelease.Wan
 		want.Chart = m.chart
 	}
 	return want
-}
-
-// remediation takes retries: 0 at its word, which the engine takes as unsaid.
-func remediation(spec *componentsv1alpha1.Remediation) release.Remediation {
-	if spec == nil {
-		return release.Remediation{}
-	}
-	made := release.Remediation{Strategy: release.Strategy(spec.Strategy)}
-	switch {
-	case spec.Retries != nil && *spec.Retries == 0 && made.Strategy == release.Retry:
-		made.Strategy = release.Halt
-	case spec.Retries != nil:
-		made.Retries = int(*spec.Retries)
-	}
-	return made
-}
-
-func drift(spec *componentsv1alpha1.Drift) helmrelease.Drift {
-	if spec == nil {
-		return helmrelease.Drift{}
-	}
-	made := helmrelease.Drift{Mode: release.DriftMode(spec.Mode)}
-	for _, each := range spec.Ignore {
-		rule := helmrelease.Ignore{Paths: each.Paths}
-		if t := each.Target; t != nil {
-			rule.Target = helmrelease.Target{Group: t.Group, Kind: t.Kind, Name: t.Name}
-		}
-		made.Ignore = append(made.Ignore, rule)
-	}
-	return made
 }
 
 // listed names a few.

@@ -11,6 +11,7 @@ import (
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/release"
+	"github.com/slipway-dev/slipway/internal/render/policy"
 	"github.com/slipway-dev/slipway/internal/render/source"
 )
 
@@ -44,8 +45,7 @@ type Release struct {
 	Timeout        time.Duration
 	Remediation    release.Remediation
 	Test           bool
-	DriftMode      release.DriftMode
-	Ignore         []Ignore
+	Drift          release.DriftPolicy
 	CRDs           string // Create, CreateReplace or Skip
 	ForceConflicts bool
 	TakeOwnership  bool
@@ -56,12 +56,6 @@ type Release struct {
 	// source that isn't there, or Stop for values that can't be. What runs is left
 	// as it is.
 	Fault error
-}
-
-// Ignore leaves fields of released objects to others.
-type Ignore struct {
-	Paths             []string // JSON pointers
-	Group, Kind, Name string   // empty: any
 }
 
 // Entry is where the release is, as the status records it.
@@ -156,12 +150,12 @@ func one(in Input, c Component, spec *componentsv1alpha1.ChartSpec) Release {
 
 		ForceConflicts: spec.ForceConflicts,
 		TakeOwnership:  spec.TakeOwnership,
-		Remediation:    remediation(spec.Remediation),
+		Remediation:    policy.Remediation(spec.Remediation),
+		Drift:          policy.Drift(spec.Drift),
 		Labels:         map[string]string{object.LabelPartOf: PartOf, object.LabelComponent: string(c)},
 		ServiceAccount: in.Llmd.Spec.ServiceAccountName,
 		Again:          in.Llmd.Annotations[AnnotationRetry],
 	}
-	made.DriftMode, made.Ignore = drift(spec.Drift)
 	if made.Credentials, made.Fault = source.Open(spec.Repository, made.Namespace, within(c, "repository"), in.Sources); made.Fault == nil {
 		made.Values, made.Fault = values(in, c, spec, usual.Values)
 	}
@@ -202,36 +196,6 @@ func timeout(text string) time.Duration {
 		return given
 	}
 	return defaultTimeout // the CRD lets nothing through that isn't a time
-}
-
-// remediation takes retries: 0 at its word, which the engine takes as unsaid.
-func remediation(spec *componentsv1alpha1.Remediation) release.Remediation {
-	if spec == nil {
-		return release.Remediation{}
-	}
-	made := release.Remediation{Strategy: release.Strategy(spec.Strategy)}
-	switch {
-	case spec.Retries != nil && *spec.Retries == 0 && made.Strategy == release.Retry:
-		made.Strategy = release.Halt
-	case spec.Retries != nil:
-		made.Retries = int(*spec.Retries)
-	}
-	return made
-}
-
-func drift(spec *componentsv1alpha1.Drift) (release.DriftMode, []Ignore) {
-	if spec == nil {
-		return release.DriftCorrect, nil
-	}
-	var rules []Ignore
-	for _, each := range spec.Ignore {
-		rule := Ignore{Paths: each.Paths}
-		if t := each.Target; t != nil {
-			rule.Group, rule.Kind, rule.Name = t.Group, t.Kind, t.Name
-		}
-		rules = append(rules, rule)
-	}
-	return release.DriftMode(or(string(spec.Mode), string(release.DriftCorrect))), rules
 }
 
 func or(value, otherwise string) string {

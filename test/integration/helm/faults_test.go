@@ -100,7 +100,7 @@ func TestDriftIsPutBack(t *testing.T) {
 	}
 	break1()
 	want.Drift.Mode = release.DriftReport
-	want.Drift.Ignore = []helmrelease.Ignore{{Paths: []string{"/spec/replicas"}, Target: helmrelease.Target{Kind: "Deployment"}}}
+	want.Drift.Ignore = []release.Ignore{{Paths: []string{"/spec/replicas"}, Target: release.Target{Kind: "Deployment"}}}
 	report, err := p.step(want)
 	p.must(err)
 	if len(report.Drift) != 2 || report.Acted {
