@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/render/llmd"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -73,7 +74,7 @@ func (s *sources) read(ctx context.Context, named []llmd.Source) (map[llmd.Sourc
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", source, err)
 		}
-		data, err := content(ctx, from, source)
+		data, err := reconcile.ReadSource(ctx, from, source)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -83,25 +84,6 @@ func (s *sources) read(ctx context.Context, named []llmd.Source) (map[llmd.Sourc
 		found[source] = data
 	}
 	return found, nil
-}
-
-func content(ctx context.Context, from client.Reader, source llmd.Source) (llmd.Data, error) {
-	key := client.ObjectKey{Namespace: source.Namespace, Name: source.Name}
-	if source.Kind == llmd.KindSecret {
-		secret := &corev1.Secret{}
-		err := from.Get(ctx, key, secret)
-		return secret.Data, err
-	}
-	config := &corev1.ConfigMap{}
-	err := from.Get(ctx, key, config)
-	data := llmd.Data{}
-	for name, text := range config.Data {
-		data[name] = []byte(text)
-	}
-	for name, text := range config.BinaryData {
-		data[name] = text
-	}
-	return data, err
 }
 
 // watch starts the watch of a source, and waits until it was read once.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +12,7 @@ import (
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/helm"
+	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/reconcile/helmrelease"
 	"github.com/slipway-dev/slipway/internal/render/platformstack"
 	"github.com/slipway-dev/slipway/internal/render/source"
@@ -71,7 +71,7 @@ func (p *pass) advice(message string) string {
 func (p *pass) gather(ctx context.Context) (map[source.Source]source.Data, error) {
 	found := map[source.Source]source.Data{}
 	for _, each := range platformstack.Sources(p.stack) {
-		data, err := p.hand.read(ctx, each)
+		data, err := reconcile.ReadSource(ctx, p.hand.client, each)
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
@@ -83,23 +83,4 @@ func (p *pass) gather(ctx context.Context) (map[source.Source]source.Data, error
 		found[each] = data
 	}
 	return found, nil
-}
-
-func (h *hands) read(ctx context.Context, from source.Source) (source.Data, error) {
-	key := client.ObjectKey{Namespace: from.Namespace, Name: from.Name}
-	if from.Kind == source.KindSecret {
-		secret := &corev1.Secret{}
-		err := h.client.Get(ctx, key, secret)
-		return secret.Data, err
-	}
-	config := &corev1.ConfigMap{}
-	err := h.client.Get(ctx, key, config)
-	data := source.Data{}
-	for name, text := range config.Data {
-		data[name] = []byte(text)
-	}
-	for name, content := range config.BinaryData {
-		data[name] = content
-	}
-	return data, err
 }
