@@ -60,6 +60,11 @@ const noticed = 4
 // until the kubelet sees it dead, has started another, and has probed it.
 const restarted = 8
 
+// brokenOff is how a client sees that what answered it died: a gateway can't take
+// back the status that it has passed on, so it closes the connection, after the
+// response's head or, where that was still in hand, before it.
+var brokenOff = []string{"cut short", "closed without an answer"}
+
 // stackEvents happen one after another. Whatever Kubernetes announces to a pod
 // costs no request. A process that dies loses what it had in hand, and what comes
 // until somebody notices.
@@ -78,15 +83,15 @@ var stackEvents = []stackEvent{
 	// containers a second: that covers requests as short as these.
 	{
 		name: "decode pod deleted by force", do: func(c *localCluster) { c.deletes("decode", "--force", "--grace-period=0") },
-		seconds: noticed, share: 0.5, why: []string{"status 502", "status 503", "cut short"},
+		seconds: noticed, share: 0.5, why: append(brokenOff, "status 502", "status 503"),
 	},
 	{
 		name: "decode pod dies", do: func(c *localCluster) { c.kills("decode", "pd-sidecar", "simulator") },
-		seconds: noticed, share: 0.5, why: []string{"status 503", "cut short"},
+		seconds: noticed, share: 0.5, why: append(brokenOff, "status 503"),
 	},
 	{ // its sidecar lives and says so
 		name: "decode engine dies", do: func(c *localCluster) { c.kills("decode", "simulator") },
-		seconds: noticed, share: 0.5, why: []string{"status 502", "status 503", "cut short"},
+		seconds: noticed, share: 0.5, why: append(brokenOff, "status 502", "status 503"),
 	},
 	{name: "prefill pod deleted", do: func(c *localCluster) { c.deletes("prefill") }},
 	{ // the sidecar of v0.4.0 doesn't go on without the prefill pod that it was told
@@ -126,7 +131,7 @@ var stackEvents = []stackEvent{
 	},
 	{
 		name: "gateway dies", do: func(c *localCluster) { c.kills("standard-gateway", "envoyinit") },
-		seconds: restarted, share: 1, why: []string{"refused", "reset", "closed without an answer", "cut short"},
+		seconds: restarted, share: 1, why: append(brokenOff, "refused", "reset"),
 	},
 }
 

@@ -119,12 +119,12 @@ func TestClientGone(t *testing.T) {
 }
 
 // TestUpstreamGone has the upstream break off in the middle: the client must see
-// that the response isn't whole.
+// that the response isn't whole. It gets the head at least, unless the picker
+// still had that in hand.
 func TestUpstreamGone(t *testing.T) {
 	decode := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: 1\n\n")
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
@@ -136,8 +136,11 @@ func TestUpstreamGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := s.start(t, nil)
 			response, err := r.client.Post(r.url, "", strings.NewReader("{}"))
-			if err != nil {
+			if err != nil && name != "plain" {
 				return
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 			defer response.Body.Close()
 			if text, err := io.ReadAll(response.Body); err == nil {

@@ -38,6 +38,8 @@ func (x *exchange) respond(answer *reply, processed bool) {
 	}
 	if err := x.copy(answer); err != nil {
 		x.flags, x.abort = flagsOf(err), true
+		// Envoy writes out what it has before it closes the connection.
+		_ = x.control.Flush()
 	}
 }
 
