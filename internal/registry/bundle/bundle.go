@@ -74,6 +74,10 @@ func (e *Error) Error() string { return e.Source + ": " + e.Why }
 // Unwrap gives the registry's own error, where there is one.
 func (e *Error) Unwrap() error { return e.err }
 
+// Because is the error with the registry's own behind it, for whoever asks what sort of
+// error it is: one that passes, say.
+func (e *Error) Because(err error) *Error { return &Error{Source: e.Source, Why: e.Why, err: err} }
+
 func fault(source, format string, arguments ...any) error {
 	return &Error{Source: source, Why: fmt.Sprintf(format, arguments...)}
 }

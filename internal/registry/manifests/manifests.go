@@ -63,7 +63,7 @@ const (
 	fetchTime = 2 * time.Minute
 )
 
-func fault(source, format string, arguments ...any) error {
+func fault(source, format string, arguments ...any) *bundle.Error {
 	return &bundle.Error{Source: source, Why: fmt.Sprintf(format, arguments...)}
 }
 
@@ -144,7 +144,7 @@ func (s Source) remote(ctx context.Context, where Where) (found, error) {
 	case errors.As(err, &unauthorized):
 		return found{}, fault(source, "it asks for credentials; publish it where it needs none, or as an OCI artifact")
 	case errors.As(err, &unavailable):
-		return found{}, fault(source, "it is not available: %v", unavailable.Err)
+		return found{}, fault(source, "it is not available: %v", unavailable.Err).Because(err)
 	case err != nil:
 		return found{}, fault(source, "%v", err)
 	}

@@ -229,6 +229,13 @@ func TestURLs(t *testing.T) {
 		_, err := source().Fetch(t.Context(), manifests.Where{URL: location, Digest: whole})
 		sentence(t, err, want)
 	}
+	// What passes is told from what doesn't.
+	for path, passes := range map[string]bool{"/down": true, "/none": false} {
+		var unavailable *registry.UnavailableError
+		if _, err := source().Fetch(t.Context(), manifests.Where{URL: server.URL + path, Digest: whole}); errors.As(err, &unavailable) != passes {
+			t.Errorf("%s: %#v", path, err)
+		}
+	}
 	_, err := source().Fetch(t.Context(), manifests.Where{URL: server.URL + "/install.yaml?token=hunter2"})
 	sentence(t, err, "need a digest")
 }
