@@ -164,14 +164,16 @@ undeploy: build ## Uninstall the operator from the current cluster
 ##@ Platform
 
 # The preset, its flavor (aks, coreweave; empty: neither), and the registry whose
-# credentials (podman login) the cluster gets (empty: it has them already).
+# credentials (podman login) the cluster gets (empty: it has them already). STACK is a
+# file in place of the preset, as one who has a mirror writes it.
 PRESET ?= xks
 FLAVOR ?=
 LOGIN  ?= registry.redhat.io
+STACK  ?=
 
 .PHONY: deploy-all
-deploy-all: build ## Install cert-manager, Istio, LeaderWorkerSet, KServe and a Gateway; FLAVOR=aks or coreweave
-	@$(BIN)/slipway stack apply --preset $(PRESET) $(if $(FLAVOR),--flavor $(FLAVOR)) $(if $(LOGIN),--login $(LOGIN))
+deploy-all: build ## Install cert-manager, Istio, LeaderWorkerSet, KServe and a Gateway; FLAVOR=aks or coreweave; LOGIN= if the cluster has the pull secret
+	@$(BIN)/slipway stack apply $(if $(STACK),-f $(STACK),--preset $(PRESET) $(if $(FLAVOR),--flavor $(FLAVOR))) $(if $(LOGIN),--login $(LOGIN))
 
 .PHONY: deploy-kserve
 deploy-kserve: deploy-all ## The same as deploy-all, which installs KServe once what it needs is ready
@@ -182,7 +184,7 @@ status: build ## Show the platform's components, the InferencePool API and Istio
 
 .PHONY: undeploy-all
 undeploy-all: build ## Uninstall what deploy-all installed; definitions and namespaces stay
-	@$(BIN)/slipway stack delete $(PRESET)
+	@$(BIN)/slipway stack delete $(PRESET) --ignore-not-found
 
 .PHONY: require-img
 require-img:

@@ -171,15 +171,17 @@ func newStackApply(streams Streams) *cobra.Command {
 			if dryRun {
 				return explain(target.plan(ctx, streams.Out, config, kube, wanted, output))
 			}
+			logins, err := stack.FindLogins(ctx, wanted, login, target.credentials().Find)
+			if err != nil {
+				return err
+			}
 			if made, err := stack.Define(ctx, kube); err != nil {
 				return explain(err)
 			} else if made {
 				fmt.Fprintln(streams.Err, "PlatformStacks are defined in the cluster")
 			}
-			if len(login) > 0 {
-				if err := stack.Login(ctx, kube, wanted, login, target.credentials().Find); err != nil {
-					return explain(err)
-				}
+			if err := stack.Login(ctx, kube, wanted, logins); err != nil {
+				return explain(err)
 			}
 			if _, err := stack.Write(ctx, kube, wanted, force); err != nil {
 				return explain(err)
@@ -214,6 +216,7 @@ func newStackApply(streams Streams) *cobra.Command {
 
 func newStackDelete(streams Streams) *cobra.Command {
 	var target stackTarget
+	ignoreNotFound := false
 	command := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Uninstall the components of a stack, in the reverse order",
@@ -231,7 +234,13 @@ func newStackDelete(streams Streams) *cobra.Command {
 			defer cancel()
 			leaving := &platformv1alpha1.PlatformStack{}
 			leaving.Name = args[0]
-			if err := kube.Delete(ctx, leaving); err != nil {
+			switch err := kube.Delete(ctx, leaving); {
+			case stack.IsAbsent(err) && ignoreNotFound:
+				fmt.Fprintf(streams.Err, "there is no PlatformStack %s\n", args[0])
+				return nil
+			case stack.IsAbsent(err):
+				return fmt.Errorf("there is no PlatformStack %s; slipway stack status lists all", args[0])
+			case err != nil:
 				return explain(err)
 			}
 			run, err := target.run(ctx, config, kube, streams.Err)
@@ -246,6 +255,7 @@ func newStackDelete(streams Streams) *cobra.Command {
 		},
 	}
 	target.register(command)
+	command.Flags().BoolVar(&ignoreNotFound, "ignore-not-found", false, "a stack that isn't there is no error")
 	return command
 }
 

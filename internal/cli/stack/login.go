@@ -17,30 +17,42 @@ import (
 	"github.com/slipway-dev/slipway/internal/registry"
 )
 
-// Login puts the user's own credentials for registries into the first pull secret of a
-// stack: what podman login keeps on this machine, the cluster needs too. Only the
-// registries that are named go there. The Secret's other registries are kept.
-func Login(ctx context.Context, kube client.Client, stack *platformv1alpha1.PlatformStack, registries []string, find func(ctx context.Context, host, repository string) (registry.Credentials, error)) error {
-	if len(stack.Spec.PullSecrets) == 0 {
-		return fmt.Errorf("--login: PlatformStack %s names no Secret for credentials; name one in spec.pullSecrets", stack.Name)
+// Logins are the user's own credentials for registries, in docker's form.
+type Logins map[string]any
+
+// FindLogins finds the user's own credentials for registries that a stack shall have:
+// what podman login keeps on this machine, the cluster needs too. It asks no cluster, so
+// that nothing is written where one is missing.
+func FindLogins(ctx context.Context, stack *platformv1alpha1.PlatformStack, registries []string, find func(ctx context.Context, host, repository string) (registry.Credentials, error)) (Logins, error) {
+	if len(registries) > 0 && len(stack.Spec.PullSecrets) == 0 {
+		return nil, fmt.Errorf("--login: PlatformStack %s names no Secret for credentials; name one in spec.pullSecrets", stack.Name)
 	}
-	entries := map[string]any{}
+	logins := Logins{}
 	for _, host := range registries {
 		found, err := find(ctx, host, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if found.Username == "" || found.Password == "" {
-			return fmt.Errorf("there are no credentials for %s on this machine; log in with podman login %s, or leave --login out", host, host)
+			return nil, fmt.Errorf("there are no credentials for %s on this machine; log in with podman login %s, or leave --login out", host, host)
 		}
-		entries[host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(found.Username + ":" + found.Password))}
+		logins[host] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(found.Username + ":" + found.Password))}
+	}
+	return logins, nil
+}
+
+// Login puts credentials into the first pull secret of a stack. The Secret's other
+// registries are kept.
+func Login(ctx context.Context, kube client.Client, stack *platformv1alpha1.PlatformStack, logins Logins) error {
+	if len(logins) == 0 {
+		return nil
 	}
 	at := client.ObjectKey{Namespace: stack.Spec.PullSecrets[0].Namespace, Name: stack.Spec.PullSecrets[0].Name}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}}
 	if err := kube.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("the namespace %s of the pull secret can't be made: %w", at.Namespace, err)
 	}
-	return store(ctx, kube, at, entries)
+	return store(ctx, kube, at, logins)
 }
 
 // Hint adds the flag by which this command mends it to an error about a pull secret that
@@ -58,8 +70,8 @@ func Hint(err error, stack *platformv1alpha1.PlatformStack) error {
 	return err
 }
 
-// store writes entries into a Secret of docker's form. No error repeats what is in it.
-func store(ctx context.Context, kube client.Client, at client.ObjectKey, entries map[string]any) error {
+// store writes credentials into a Secret of docker's form. No error repeats what is in it.
+func store(ctx context.Context, kube client.Client, at client.ObjectKey, logins Logins) error {
 	secret := &corev1.Secret{}
 	err := kube.Get(ctx, at, secret)
 	if client.IgnoreNotFound(err) != nil {
@@ -75,7 +87,7 @@ func store(ctx context.Context, kube client.Client, at client.ObjectKey, entries
 	if auths == nil {
 		auths = map[string]any{}
 	}
-	for host, entry := range entries {
+	for host, entry := range logins {
 		auths[host] = entry
 	}
 	content["auths"] = auths

@@ -90,9 +90,12 @@ func (r *Run) UntilGone(ctx context.Context, name string) error {
 		if err != nil {
 			return interrupted(ctx, stack, err)
 		}
-		if ready := condition.Find(stack.Status.Conditions, condition.Ready); ready != nil && ready.Reason == condition.ReasonTerminating && ready.Message != last {
-			last = ready.Message
-			r.Report(last)
+		if ready := condition.Find(stack.Status.Conditions, condition.Ready); ready != nil && ready.Reason == condition.ReasonTerminating {
+			// What stays is said once, in the end.
+			if line, _, _ := strings.Cut(ready.Message, "; definitions, with all objects"); line != last {
+				last = line
+				r.Report(line)
+			}
 		}
 		if err := pause(ctx, again); err != nil {
 			return interrupted(ctx, stack, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -143,13 +144,17 @@ func istioVersions(ctx context.Context, kube client.Reader) ([]string, error) {
 	return slices.Compact(versions), nil
 }
 
+// counted is what the engine's message says of how many are ready, which the line says
+// already.
+var counted = regexp.MustCompile(`^(\d+ components are|the component is) ready(; |$)|; \d+ of \d+ components are ready$`)
+
 // Print writes a status for people: a line for each component.
 func Print(out io.Writer, status Status) error {
 	lines := &strings.Builder{}
 	for _, stack := range status.Stacks {
 		fmt.Fprintf(lines, "%s: %s components are ready", stack.Name, stack.Ready)
-		if stack.Message != "" {
-			fmt.Fprintf(lines, "; %s", stack.Message)
+		if rest := counted.ReplaceAllString(stack.Message, ""); rest != "" {
+			fmt.Fprintf(lines, "; %s", rest)
 		}
 		fmt.Fprintf(lines, "\n\n")
 		table := tabwriter.NewWriter(lines, 0, 0, 3, ' ', 0)
@@ -199,6 +204,10 @@ func orNot(texts []string) string {
 	}
 	return strings.Join(texts, ", ")
 }
+
+// IsAbsent reports whether an error says that there is no such stack: not this one, or
+// none, since a cluster doesn't know the kind.
+func IsAbsent(err error) bool { return apierrors.IsNotFound(err) || isNoMatch(err) }
 
 // isNoMatch reports whether an API isn't served at all.
 func isNoMatch(err error) bool {

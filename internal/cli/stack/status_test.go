@@ -14,7 +14,7 @@ import (
 func TestPrint(t *testing.T) {
 	status := stack.Status{
 		Stacks: []stack.Stack{{
-			Name: "xks", Ready: "1/4", Message: "component sail-operator is being installed",
+			Name: "xks", Ready: "1/4", Message: "sail-operator: the release is being installed; 1 of 4 components are ready",
 			Components: []platformv1alpha1.ComponentStatus{
 				{Name: "cert-manager-operator", Version: "1.15.2", Phase: platformv1alpha1.PhaseReady, Message: "it is ready"},
 				{Name: "sail-operator", Version: "3.2.1", Phase: platformv1alpha1.PhaseInstalling, Message: "waiting for Istio default"},
@@ -25,7 +25,7 @@ func TestPrint(t *testing.T) {
 		InferencePool: []string{"v1 (inference.networking.k8s.io)", "v1alpha2 (inference.networking.x-k8s.io)"},
 		Istio:         []string{"v1.27-latest"},
 	}
-	want := `xks: 1/4 components are ready; component sail-operator is being installed
+	want := `xks: 1/4 components are ready; sail-operator: the release is being installed
 
 COMPONENT               VERSION   PHASE        WAITS FOR
 cert-manager-operator   1.15.2    Ready
@@ -42,6 +42,18 @@ Istio version: v1.27-latest
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
+	}
+	for message, line := range map[string]string{
+		"8 components are ready":                            "xks: 8/8 components are ready\n",
+		"the component is ready; a from elsewhere":          "xks: 8/8 components are ready; a from elsewhere\n",
+		"lws: 1 of 2 replicas; 1 of 4 components are ready": "xks: 8/8 components are ready; lws: 1 of 2 replicas\n",
+		"Secret a in namespace b doesn't exist; create it":  "xks: 8/8 components are ready; Secret a in namespace b doesn't exist; create it\n",
+	} {
+		out.Reset()
+		said := stack.Status{Stacks: []stack.Stack{{Name: "xks", Ready: "8/8", Message: message}}}
+		if err := stack.Print(&out, said); err != nil || !strings.HasPrefix(out.String(), line) {
+			t.Errorf("%q: %q, %v", message, out.String(), err)
+		}
 	}
 	out.Reset()
 	want = "There is no PlatformStack. slipway stack apply --preset xks begins.\n\nInferencePool API: not installed\nIstio version: not installed\n"

@@ -115,16 +115,20 @@ func TestLogin(t *testing.T) {
 		}
 		return registry.Credentials{Username: "me", Password: "hunter2 of " + host}, nil
 	}
-	if err := stack.Login(t.Context(), kube, wanted, []string{"a.example"}, find); err == nil || !strings.Contains(err.Error(), "names no Secret") {
+	if _, err := stack.FindLogins(t.Context(), wanted, []string{"a.example"}, find); err == nil || !strings.Contains(err.Error(), "names no Secret") {
 		t.Error(err)
 	}
 	wanted.Spec.PullSecrets = []platformv1alpha1.PullSecret{{Name: "pull", Namespace: "login-" + strings.ToLower(t.Name())}}
 	for _, hosts := range [][]string{{"a.example"}, {"b.example"}, {"a.example", "b.example"}} {
-		if err := stack.Login(t.Context(), kube, wanted, hosts, find); err != nil {
+		logins, err := stack.FindLogins(t.Context(), wanted, hosts, find)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stack.Login(t.Context(), kube, wanted, logins); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := stack.Login(t.Context(), kube, wanted, []string{"nobody.example"}, find)
+	_, err := stack.FindLogins(t.Context(), wanted, []string{"nobody.example"}, find)
 	if err == nil || !strings.Contains(err.Error(), "podman login nobody.example") {
 		t.Error(err)
 	}
