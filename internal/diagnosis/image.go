@@ -77,6 +77,7 @@ func image(facts Facts, pod *corev1.Pod, container corev1.Container, waiting *co
 		return []candidate{{Finding{Reason: reason, Message: message, Next: facts.describe(), Terminal: terminal}, rankContainer}}
 	}
 	name := container.Image
+	facts.Levers.Image = facts.Levers.imageOf(container.Name)
 	switch waiting.Reason {
 	case "InvalidImageName":
 		return made(ReasonInvalidImageName, fmt.Sprintf("image %q isn't a valid image name; correct %s", name, facts.Levers.Image), true)

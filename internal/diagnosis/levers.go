@@ -6,7 +6,10 @@ import "fmt"
 // "spec.image of LLMModel gpt-small". An empty one gets the name of the field
 // in a pod's template.
 type Levers struct {
-	Image          string
+	Image string
+	// Images are the words for the images of single containers, by their names, where
+	// each has its own.
+	Images         map[string]string
 	PullSecrets    string
 	CPU            string
 	Memory         string
@@ -22,6 +25,9 @@ type Levers struct {
 	Command        string
 	StartupTimeout string
 }
+
+// imageOf are the words for a container's image.
+func (l Levers) imageOf(container string) string { return cmpOr(l.Images[container], l.Image) }
 
 // LLMLevers are the levers of an LLMDeployment that runs an LLMModel.
 func LLMLevers(model string) Levers {

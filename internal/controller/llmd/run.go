@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/helm"
 	"github.com/slipway-dev/slipway/internal/readiness"
+	"github.com/slipway-dev/slipway/internal/reconcile"
 	"github.com/slipway-dev/slipway/internal/reconcile/helmrelease"
 	"github.com/slipway-dev/slipway/internal/registry"
 	"github.com/slipway-dev/slipway/internal/release"
@@ -284,7 +285,7 @@ func (d *result) again() time.Duration {
 			sooner(lookForVersions)
 		}
 		if each.unready() {
-			sooner(lookAtPods)
+			sooner(reconcile.LookAtPods)
 		}
 		if each.err != nil || each.wanted == nil {
 			sooner(lookForCharts) // a deletion has an end even when nothing happens

@@ -64,7 +64,7 @@ func Setup(mgr ctrl.Manager, charts *registry.Client) error {
 		Engine: apply.New(apply.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Cache: live}),
 		Events: mgr.GetEventRecorder("slipway"),
 		Evidence: &reconcile.Evidence{
-			Cached: evidence{Reader: mgr.GetClient(), server: mgr.GetAPIReader()}, Server: mgr.GetAPIReader(), Now: time.Now,
+			Cached: reconcile.ForeignPods{Reader: mgr.GetClient(), Server: mgr.GetAPIReader()}, Server: mgr.GetAPIReader(), Now: time.Now,
 		},
 		Now:     time.Now,
 		served:  &reconcile.Served{Server: mgr.GetAPIReader(), Kinds: llmd.Optional()},

@@ -66,6 +66,9 @@ type Want struct {
 	// Again makes the same chart and values another config when it changes: what a
 	// user sets to have a failed release tried again.
 	Again string
+	// Explain, if set, says why objects of the release don't get ready, where that is
+	// known; empty otherwise. It is asked only while they don't.
+	Explain func(ctx context.Context, live []*unstructured.Unstructured) string
 }
 
 // CRDPolicy says what happens with a chart's crds/. They are never deleted.

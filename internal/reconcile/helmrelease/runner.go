@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -192,17 +193,24 @@ func (s *sight) report() Report {
 	for _, each := range s.drift {
 		report.Drift = append(report.Drift, each.sentence)
 	}
-	for _, each := range s.objects {
-		if each.live != nil {
-			report.Live = append(report.Live, each.live)
-		}
-	}
+	report.Live = s.live()
 	if last := s.last(); last != nil {
 		newest := last.Revision
 		report.Newest = &newest
 		report.Last = Action{Kind: s.lastKind(), Time: newest.Changed, Result: string(newest.Status), Detail: newest.Description}
 	}
 	return report
+}
+
+// live are the objects that are there.
+func (s *sight) live() []*unstructured.Unstructured {
+	var live []*unstructured.Unstructured
+	for _, each := range s.objects {
+		if each.live != nil {
+			live = append(live, each.live)
+		}
+	}
+	return live
 }
 
 func (s *sight) lastKind() release.Kind {
@@ -246,6 +254,9 @@ func (r *Runner) look(ctx context.Context, want Want, n note, newest bool) (*sig
 		if s.remaining, err = r.remaining(ctx, want, s); err != nil {
 			return s, err
 		}
+	}
+	if want.Explain != nil && len(s.objects) > 0 && s.readiness.Status != readiness.Ready {
+		s.readiness.Message = cmp.Or(want.Explain(ctx, s.live()), s.readiness.Message)
 	}
 	state.Readiness, state.Remaining = s.readiness, s.remaining
 	for _, each := range s.drift {

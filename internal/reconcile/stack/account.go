@@ -23,6 +23,8 @@ type hands struct {
 	config *rest.Config
 	client client.Client
 	runner *helmrelease.Runner
+	// evidence reads past every cache, and only of what doesn't get ready.
+	evidence *reconcile.Evidence
 }
 
 // handsFor are those of the account that a stack names.
@@ -41,7 +43,11 @@ func (e *Engine) handsFor(stack *platformv1alpha1.PlatformStack) (*hands, error)
 	if err != nil {
 		return nil, fmt.Errorf("connect as service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	made := &hands{config: config, client: writer, runner: helmrelease.New(helmrelease.Options{Config: config, Client: writer, Log: e.options.Log})}
+	made := &hands{
+		config: config, client: writer,
+		runner:   helmrelease.New(helmrelease.Options{Config: config, Client: writer, Log: e.options.Log}),
+		evidence: &reconcile.Evidence{Cached: reconcile.ForeignPods{Reader: writer, Server: writer}, Server: writer, Now: e.options.Now},
+	}
 	e.hands.Add(account, made)
 	return made, nil
 }

@@ -38,6 +38,7 @@ type stand struct {
 	// held is why a release that is due doesn't go; err is what went wrong.
 	held, err error
 	left      string                       // what is there from elsewhere
+	fault     string                       // why pods of it don't get ready, if that is known
 	live      []*unstructured.Unstructured // of all its releases
 	acted     bool
 	again     time.Duration
@@ -69,7 +70,7 @@ func (p *pass) component(ctx context.Context, c platformstack.Component) *stand 
 		return s
 	}
 	s.status.Digest = s.made.digest
-	want := p.want(c, s.made)
+	want := p.want(s, s.made)
 	want.Hold = "it waits for what comes first"
 	if !p.look(ctx, s, want) {
 		return s
@@ -99,6 +100,7 @@ func (p *pass) component(ctx context.Context, c platformstack.Component) *stand 
 
 // look runs the component's release, and reports whether it could be.
 func (p *pass) look(ctx context.Context, s *stand, want helmrelease.Want) bool {
+	s.fault = ""
 	s.report, s.err = p.hand.runner.Run(ctx, want)
 	s.acted, s.live = s.acted || s.report.Acted, append(s.live, s.report.Live...)
 	s.soon(s.report.Again)
@@ -132,7 +134,7 @@ func (p *pass) keepAsItIs(ctx context.Context, s *stand, want helmrelease.Want) 
 // rest looks after what runs of a component whose source can't be had. It is
 // ready all the same if it was, and the spec hasn't changed since.
 func (p *pass) rest(ctx context.Context, s *stand, fault error) {
-	want := p.want(s.component, nil)
+	want := p.want(s, nil)
 	want.Unavailable = condition.Classify(fault).Message
 	s.soon(look)
 	if !p.isRecorded(s.component.Release()) {
@@ -244,8 +246,10 @@ func (s *stand) outcome() condition.Outcome {
 }
 
 // want puts a component into the release engine's words.
-func (p *pass) want(c platformstack.Component, m *made) helmrelease.Want {
+func (p *pass) want(s *stand, m *made) helmrelease.Want {
+	c := s.component
 	want := p.wanted(c.Release(), m)
+	want.Explain = p.explain(s, ofComponent(c))
 	want.Values, want.Timeout = c.Values, c.Timeout
 	want.Remediation, want.Drift = policy.Remediation(c.Spec.Remediation), policy.Drift(c.Spec.Drift)
 	want.TakeOwnership = c.Spec.Existing == platformv1alpha1.ExistingAdopt

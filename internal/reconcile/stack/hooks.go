@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -137,6 +138,7 @@ func (p *pass) applyHook(ctx context.Context, s *stand, h platformstack.Hook) er
 	want.Timeout = s.component.Timeout
 	want.TakeOwnership = s.component.Spec.Existing == platformv1alpha1.ExistingAdopt
 	want.ForceConflicts = want.TakeOwnership
+	want.Explain = p.explain(s, ofHook(s.component, h))
 	report, err := p.hand.runner.Run(ctx, want)
 	s.acted, s.live = s.acted || report.Acted, append(s.live, report.Live...)
 	s.soon(report.Again)
@@ -190,7 +192,11 @@ func (p *pass) onObject(ctx context.Context, s *stand, h platformstack.Hook, sin
 	if h.Wait != nil {
 		if why := unfulfilled(live, h.Wait.Condition); why != "" {
 			s.soon(hookLook)
-			return p.inTime(h, since, fmt.Sprintf("hook %s: %s: %s", h.Name, named, why))
+			why = named + ": " + why
+			if h.Wait.Condition == "" {
+				why = cmp.Or(p.explain(s, ofOthers)(ctx, []*unstructured.Unstructured{live}), why)
+			}
+			return p.inTime(h, since, fmt.Sprintf("hook %s: %s", h.Name, why))
 		}
 		return nil
 	}

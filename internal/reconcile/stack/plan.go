@@ -91,7 +91,7 @@ func (p *pass) planned(ctx context.Context, c platformstack.Component) Planned {
 		return planned
 	}
 	planned.To, planned.Digest = s.made.version, s.made.digest
-	want := p.want(c, s.made)
+	want := p.want(s, s.made)
 	if s.report, planned.Fault = p.hand.runner.Look(ctx, want); planned.Fault != nil {
 		return planned
 	}

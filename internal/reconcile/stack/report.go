@@ -131,15 +131,20 @@ func (p *pass) outcome(fault error, ready int) condition.Outcome {
 	}
 	var retry []error
 	var worst *condition.Outcome
-	silent := false
-	take := func(name string, phase platformv1alpha1.Phase, each condition.Outcome) {
+	silent, heaviest := false, 0
+	take := func(name string, phase platformv1alpha1.Phase, fault string, each condition.Outcome) {
 		retry = append(retry, each.Retry)
 		silent = silent || each.Silent
 		if each.Verdict == condition.Done || each.Silent {
 			return
 		}
-		if worst == nil || weight(each) > weight(*worst) {
-			if isUnderWay(phase, each) {
+		heavy := weight(each)
+		if fault != "" {
+			heavy = max(heavy, weightFault)
+		}
+		if worst == nil || heavy > heaviest {
+			heaviest = heavy
+			if fault == "" && isUnderWay(phase, each) {
 				each.Reason = condition.ReasonProgressing
 			}
 			each.Message = fmt.Sprintf("%s: %s", name, p.advice(each.Message))
@@ -149,12 +154,12 @@ func (p *pass) outcome(fault error, ready int) condition.Outcome {
 	for _, spec := range p.stack.Spec.Components {
 		if s := p.stands[spec.Name]; s != nil {
 			outcome := s.outcome()
-			take(spec.Name, s.phase(outcome), outcome)
+			take(spec.Name, s.phase(outcome), s.fault, outcome)
 		}
 	}
 	for _, each := range p.removals {
 		if !each.gone() {
-			take(each.release.Component, platformv1alpha1.PhaseRemoving, each.outcome())
+			take(each.release.Component, platformv1alpha1.PhaseRemoving, "", each.outcome())
 		}
 	}
 	total := len(p.stack.Spec.Components)
@@ -200,6 +205,10 @@ func isUnderWay(phase platformv1alpha1.Phase, o condition.Outcome) bool {
 	}
 	return o.Reason == condition.ReasonDependencyNotReady
 }
+
+// weightFault is that of a component whose pods have a fault: work is under way, and
+// most likely in vain.
+const weightFault = 2
 
 func weight(o condition.Outcome) int {
 	switch {
