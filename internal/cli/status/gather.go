@@ -42,7 +42,8 @@ type Reader struct {
 type seen struct {
 	ref      object.Ref
 	live     *unstructured.Unstructured
-	facts    *diagnosis.Facts // of a workload that isn't ready
+	facts    *diagnosis.Facts  // of a workload that isn't ready
+	told     *readiness.Result // of what is no object of its own; nil: the object tells
 	children []*seen
 }
 
@@ -109,6 +110,12 @@ func (r *Reader) below(ctx context.Context, live *unstructured.Unstructured, lev
 			return nil, err
 		}
 		found.children = append(found.children, deeper)
+	}
+	if stack := stackOf(live); stack != nil {
+		var err error
+		if found.children, err = r.components(ctx, stack, levers, depth); err != nil {
+			return nil, err
+		}
 	}
 	owned, err := r.owned(ctx, live)
 	if err != nil {

@@ -33,7 +33,10 @@ type kind struct {
 // serve any of them or none.
 func kinds() []kind {
 	return []kind{
-		{gvk: schema.GroupVersionKind{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"}},
+		{
+			gvk:    schema.GroupVersionKind{Group: "platform.slipway.dev", Version: "v1alpha1", Kind: "PlatformStack"},
+			levers: platformLevers,
+		},
 		{gvk: schema.GroupVersionKind{Group: "datasciencecluster.opendatahub.io", Version: "v2", Kind: "DataScienceCluster"}},
 		{
 			gvk:    schema.GroupVersionKind{Group: "components.platform.opendatahub.io", Version: "v1alpha1", Kind: "Llmd"},

@@ -15,6 +15,9 @@ func build(root *seen) *Node { return under(root, nil) }
 // under builds a node; facts are those of the workload that it belongs to.
 func under(from *seen, facts *diagnosis.Facts) *Node {
 	result := readiness.Evaluate(from.live)
+	if from.told != nil {
+		result = *from.told
+	}
 	node := &Node{Object: from.ref, Status: result.Status, Reason: result.Reason, Message: result.Message, Details: detailsOf(from.live)}
 	if from.live != nil {
 		node.uid = from.live.GetUID()
