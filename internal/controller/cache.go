@@ -29,10 +29,12 @@ const maxEventMessage = 512
 // CacheOptions limit what is held in memory to what is Slipway's own: objects
 // with its label, with no more of each than someone reads. That holds for every
 // kind that isn't named here, those of optional APIs among them. A kind that
-// nobody watches is never cached by accident: reading it fails instead.
-func CacheOptions() cache.Options {
+// nobody watches is never cached by accident: reading it fails instead. A cache
+// wants every kind that it is told of to be served: Slipway's own are those that the
+// named controllers read, or all if none is named.
+func CacheOptions(controllers ...string) cache.Options {
 	every := labels.Everything()
-	return cache.Options{
+	options := cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy}),
 		DefaultTransform:     keepOwnFields,
 		ByObject: map[client.Object]cache.ByObject{
@@ -43,39 +45,53 @@ func CacheOptions() cache.Options {
 				Field:     fields.OneTermNotEqualSelector("type", corev1.EventTypeNormal),
 				Transform: slimEvent,
 			},
-			reconcile.Definition():                     {Label: every, Transform: onlyName},
-			llmd.ReleaseRecords():                      {Label: labels.SelectorFromSet(llmd.ReleaseRecordLabels()), Transform: onlyLabels},
-			&llmv1alpha1.LLMModel{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
-			&llmv1alpha1.LLMDeployment{}:               {Label: every, Transform: cache.TransformStripManagedFields()},
-			&simv1alpha1.SimulatorDeployment{}:         {Label: every, Transform: cache.TransformStripManagedFields()},
-			&infrav1.NvidiaGpuLlm{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
-			&componentsv1alpha1.Llmd{}:                 {Label: every},
-			&datascienceclusterv2.DataScienceCluster{}: {Label: every, Transform: cache.TransformStripManagedFields()},
-			&platformv1alpha1.PlatformStack{}:          {Label: every, Transform: cache.TransformStripManagedFields()},
+			reconcile.Definition(): {Label: every, Transform: onlyName},
+			llmd.ReleaseRecords():  {Label: labels.SelectorFromSet(llmd.ReleaseRecordLabels()), Transform: onlyLabels},
 		},
 		ReaderFailOnMissingInformer: true,
 	}
+	own := map[client.Object]cache.ByObject{
+		&llmv1alpha1.LLMModel{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
+		&llmv1alpha1.LLMDeployment{}:               {Label: every, Transform: cache.TransformStripManagedFields()},
+		&simv1alpha1.SimulatorDeployment{}:         {Label: every, Transform: cache.TransformStripManagedFields()},
+		&infrav1.NvidiaGpuLlm{}:                    {Label: every, Transform: cache.TransformStripManagedFields()},
+		&componentsv1alpha1.Llmd{}:                 {Label: every},
+		&datascienceclusterv2.DataScienceCluster{}: {Label: every, Transform: cache.TransformStripManagedFields()},
+		&platformv1alpha1.PlatformStack{}:          {Label: every, Transform: cache.TransformStripManagedFields()},
+	}
+	for kind, limits := range own {
+		if reads(controllers, kind) {
+			options.ByObject[kind] = limits
+		}
+	}
+	return options
 }
 
 // index adds the look-ups that controllers make in the cache. An index also
 // starts the informer of its kind.
-func index(mgr ctrl.Manager) error {
+func index(mgr ctrl.Manager, controllers []string) error {
 	ctx := context.Background()
-	indexer := mgr.GetFieldIndexer()
-	err := indexer.IndexField(ctx, &llmv1alpha1.LLMDeployment{}, reconcile.IndexModelRef, func(o client.Object) []string {
-		return []string{o.(*llmv1alpha1.LLMDeployment).Spec.ModelRef}
-	})
-	if err != nil {
-		return err
+	for _, each := range []struct {
+		kind  client.Object
+		field string
+		value client.IndexerFunc
+	}{
+		{&llmv1alpha1.LLMDeployment{}, reconcile.IndexModelRef, func(o client.Object) []string {
+			return []string{o.(*llmv1alpha1.LLMDeployment).Spec.ModelRef}
+		}},
+		{&infrav1.NvidiaGpuLlm{}, reconcile.IndexLLMName, func(o client.Object) []string {
+			resource := o.(*infrav1.NvidiaGpuLlm)
+			return []string{reconcile.LLMName(nvidiagpullm.Namespace(resource), resource.Spec.LLMName)}
+		}},
+	} {
+		if !reads(controllers, each.kind) {
+			continue
+		}
+		if err := mgr.GetFieldIndexer().IndexField(ctx, each.kind, each.field, each.value); err != nil {
+			return err
+		}
 	}
-	err = indexer.IndexField(ctx, &infrav1.NvidiaGpuLlm{}, reconcile.IndexLLMName, func(o client.Object) []string {
-		resource := o.(*infrav1.NvidiaGpuLlm)
-		return []string{reconcile.LLMName(nvidiagpullm.Namespace(resource), resource.Spec.LLMName)}
-	})
-	if err != nil {
-		return err
-	}
-	err = indexer.IndexField(ctx, &corev1.Event{}, reconcile.IndexEventObject, func(o client.Object) []string {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Event{}, reconcile.IndexEventObject, func(o client.Object) []string {
 		return []string{string(o.(*corev1.Event).InvolvedObject.UID)}
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	componentsv1alpha1 "github.com/slipway-dev/slipway/api/components/v1alpha1"
 	datascienceclusterv2 "github.com/slipway-dev/slipway/api/datasciencecluster/v2"
@@ -48,22 +50,62 @@ type Options struct {
 	Charts registry.Options
 }
 
-// list is every controller there is, by the name that --controllers takes.
+// list is every controller there is, by the name that --controllers takes, and the
+// kinds of Slipway's own that it reads. A controller that runs alone needs no others.
 var list = []struct {
 	name  string
+	kinds []client.Object
 	setup func(ctrl.Manager, shared) error
 }{
-	{"llmmodel", func(mgr ctrl.Manager, _ shared) error { return llmmodel.Setup(mgr) }},
-	{"llmdeployment", func(mgr ctrl.Manager, s shared) error { return llmdeployment.Setup(mgr, s.engine, s.evidence) }},
-	{"simulatordeployment", func(mgr ctrl.Manager, s shared) error {
-		return simulatordeployment.Setup(mgr, s.engine, s.evidence)
-	}},
-	{"llmd", func(mgr ctrl.Manager, s shared) error { return llmd.Setup(mgr, s.charts) }},
-	{"datasciencecluster", func(mgr ctrl.Manager, s shared) error { return datasciencecluster.Setup(mgr, s.engine) }},
-	{"platformstack", func(mgr ctrl.Manager, s shared) error {
-		return platformstack.Setup(mgr, stack.Options{Charts: s.charts, Now: time.Now})
-	}},
-	{"nvidiagpullm", func(mgr ctrl.Manager, s shared) error { return nvidiagpullm.Setup(mgr, s.engine, s.evidence) }},
+	{
+		"llmmodel",
+		[]client.Object{&llmv1alpha1.LLMModel{}, &llmv1alpha1.LLMDeployment{}},
+		func(mgr ctrl.Manager, _ shared) error { return llmmodel.Setup(mgr) },
+	},
+	{
+		"llmdeployment",
+		[]client.Object{&llmv1alpha1.LLMModel{}, &llmv1alpha1.LLMDeployment{}},
+		func(mgr ctrl.Manager, s shared) error { return llmdeployment.Setup(mgr, s.engine, s.evidence) },
+	},
+	{
+		"simulatordeployment",
+		[]client.Object{&simv1alpha1.SimulatorDeployment{}},
+		func(mgr ctrl.Manager, s shared) error { return simulatordeployment.Setup(mgr, s.engine, s.evidence) },
+	},
+	{
+		"llmd",
+		[]client.Object{&componentsv1alpha1.Llmd{}},
+		func(mgr ctrl.Manager, s shared) error { return llmd.Setup(mgr, s.charts) },
+	},
+	{
+		"datasciencecluster",
+		[]client.Object{&datascienceclusterv2.DataScienceCluster{}, &componentsv1alpha1.Llmd{}},
+		func(mgr ctrl.Manager, s shared) error { return datasciencecluster.Setup(mgr, s.engine) },
+	},
+	{
+		"platformstack",
+		[]client.Object{&platformv1alpha1.PlatformStack{}},
+		func(mgr ctrl.Manager, s shared) error {
+			return platformstack.Setup(mgr, stack.Options{Charts: s.charts, Now: time.Now})
+		},
+	},
+	{
+		"nvidiagpullm",
+		[]client.Object{&infrav1.NvidiaGpuLlm{}},
+		func(mgr ctrl.Manager, s shared) error { return nvidiagpullm.Setup(mgr, s.engine, s.evidence) },
+	},
+}
+
+// reads tells whether controllers, or any one if none is named, read a kind.
+func reads(controllers []string, kind client.Object) bool {
+	for _, each := range list {
+		named := len(controllers) == 0 || slices.Contains(controllers, each.name)
+		isKind := func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(kind) }
+		if named && slices.ContainsFunc(each.kinds, isKind) {
+			return true
+		}
+	}
+	return false
 }
 
 // Names are the names of all controllers.
@@ -96,7 +138,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("no controller is named %q; write one of %s", name, strings.Join(Names(), ", "))
 		}
 	}
-	if err := index(mgr); err != nil {
+	if err := index(mgr, names); err != nil {
 		return err
 	}
 	if options.Charts.Now == nil {

@@ -71,7 +71,7 @@ func New(config *rest.Config, options Options) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log,
-		Cache:                         controller.CacheOptions(),
+		Cache:                         controller.CacheOptions(options.Controllers...),
 		Metrics:                       server.Options{BindAddress: options.MetricsAddress},
 		HealthProbeBindAddress:        options.HealthAddress,
 		LeaderElection:                options.LeaderElection,
