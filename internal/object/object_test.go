@@ -57,7 +57,7 @@ func TestApplyOrder(t *testing.T) {
 	ordered := []Ref{
 		{Kind: "Namespace"}, {Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, {Kind: "ResourceQuota"},
 		{Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
-		{Kind: "ConfigMap"}, {Kind: "PersistentVolumeClaim"}, {Kind: "Service"}, {Group: "apps", Kind: "Deployment"},
+		{Kind: "ConfigMap"}, {Kind: "PersistentVolumeClaim"}, {Group: "apps", Kind: "Deployment"}, {Kind: "Service"},
 		{Group: "policy", Kind: "PodDisruptionBudget"}, {Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
 		{Group: "example.com", Kind: "Namespace"},
 	}

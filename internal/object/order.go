@@ -13,8 +13,8 @@ const (
 	rankBinding
 	rankConfig
 	rankStorage
-	rankService
 	rankWorkload
+	rankService
 	rankScaling
 	rankWebhook
 	rankCustom
@@ -33,10 +33,10 @@ var ranked = map[string]map[string]int{
 		"ConfigMap":             rankConfig,
 		"PersistentVolume":      rankStorage,
 		"PersistentVolumeClaim": rankStorage,
-		"Service":               rankService,
-		"Endpoints":             rankService,
 		"Pod":                   rankWorkload,
 		"ReplicationController": rankWorkload,
+		"Service":               rankService,
+		"Endpoints":             rankService,
 	},
 	"apiextensions.k8s.io":      {"CustomResourceDefinition": rankDefinition},
 	"scheduling.k8s.io":         {"PriorityClass": rankPolicy},
@@ -60,7 +60,7 @@ var ranked = map[string]map[string]int{
 
 // Rank is the place of a kind in the order of applying, from 0: namespaces,
 // custom resource definitions, policies, service accounts, roles, bindings,
-// configuration, storage, services, workloads, budgets and scalers, webhooks,
+// configuration, storage, workloads, services, budgets and scalers, webhooks,
 // custom resources.
 func (r Ref) Rank() int {
 	if rank, known := ranked[r.Group][r.Kind]; known {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/slipway-dev/slipway/internal/cluster"
 	"github.com/slipway-dev/slipway/internal/controller"
+	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/test/controlplane"
 )
 
@@ -80,6 +83,11 @@ func (w *world) namespace(name string) {
 	if err := w.client.Create(context.Background(), made); err != nil {
 		w.tb.Fatal(err)
 	}
+}
+
+// inOrder puts objects into the order in which the operator makes them.
+func inOrder(objects []*unstructured.Unstructured) {
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return object.Compare(object.Of(a), object.Of(b)) })
 }
 
 // operator is a running `slipway operator` process.

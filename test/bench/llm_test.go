@@ -109,6 +109,7 @@ func bare(w *world, namespace string, n int) time.Duration {
 		if err != nil {
 			return err
 		}
+		inOrder(objects)
 		controller := metav1.NewControllerRef(owner, llmv1alpha1.GroupVersion.WithKind(llmv1alpha1.KindLLMDeployment))
 		for _, object := range objects {
 			// The same objects: the garbage collector has its work with an owner.

@@ -52,7 +52,7 @@ func stackReady(d *simv1alpha1.SimulatorDeployment) bool {
 }
 
 // stackObjects are what the operator makes of a stack where none of the optional
-// APIs is served, each with its owner.
+// APIs is served, each with its owner, in the order in which it makes them.
 func stackObjects(owner *simv1alpha1.SimulatorDeployment) ([]*unstructured.Unstructured, error) {
 	objects, err := simulatordeployment.Objects(simulatordeployment.Input{Deployment: owner})
 	if err != nil {
@@ -62,6 +62,7 @@ func stackObjects(owner *simv1alpha1.SimulatorDeployment) ([]*unstructured.Unstr
 	for _, object := range objects {
 		object.SetOwnerReferences([]metav1.OwnerReference{*controller})
 	}
+	inOrder(objects)
 	return objects, nil
 }
 

@@ -129,8 +129,8 @@ func TestASecondPassNeitherWritesNorReads(t *testing.T) {
 	}
 	want(t, []string{}, through(c.wire.Take()))
 	want(t, 4, len(result.Live))
-	want(t, "x", result.Live[2].GetAnnotations()["note"])
-	want(t, 0, len(result.Live[2].GetManagedFields()))
+	want(t, "x", result.Live[1].GetAnnotations()["note"])
+	want(t, 0, len(result.Live[1].GetManagedFields()))
 }
 
 // TestANewObjectCostsOneRequest: nobody is asked whether it is there.
@@ -140,8 +140,8 @@ func TestANewObjectCostsOneRequest(t *testing.T) {
 	c.wire.Take()
 	c.mustApply(everything(c.namespace)...)
 	want(t, []string{
-		"PATCH configmaps/owner", "PATCH serviceaccounts/chat", "PATCH services/chat",
-		"PATCH deployments/chat", "PATCH poddisruptionbudgets/chat",
+		"PATCH configmaps/owner", "PATCH serviceaccounts/chat", "PATCH deployments/chat",
+		"PATCH services/chat", "PATCH poddisruptionbudgets/chat",
 	}, through(c.wire.Take()))
 }
 

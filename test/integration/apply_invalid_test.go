@@ -33,7 +33,7 @@ func TestOneInvalidObjectDoesNotBlockTheOthers(t *testing.T) {
 		"ServiceAccount/chat": apply.Created, "Service/chat": apply.Failed, "Deployment/chat": apply.Created,
 	}, actions(result))
 	want(t, true, s.exists("old", &corev1.ConfigMap{}))
-	want(t, []string{"ServiceAccount/chat", "ConfigMap/old", "Service/chat", "Deployment/chat"}, s.stored())
+	want(t, []string{"ServiceAccount/chat", "ConfigMap/old", "Deployment/chat", "Service/chat"}, s.stored())
 
 	s.mustApply(bed.Account(s.namespace, "chat"))
 	want(t, map[string]bool{"ConfigMap/owner": true, "ServiceAccount/chat": true},

@@ -35,8 +35,8 @@ func TestOrderOfRequests(t *testing.T) {
 	want(t, []string{
 		"GET configmaps/owner", "PATCH configmaps/owner",
 		"GET serviceaccounts/chat", "PATCH serviceaccounts/chat",
-		"GET services/chat", "PATCH services/chat",
 		"GET deployments/chat", "PATCH deployments/chat",
+		"GET services/chat", "PATCH services/chat",
 		"GET poddisruptionbudgets/chat", "PATCH poddisruptionbudgets/chat",
 	}, through(s.wire.Take()))
 
@@ -44,7 +44,7 @@ func TestOrderOfRequests(t *testing.T) {
 	want(t, []string{
 		"PATCH configmaps/owner", // old ∪ wanted
 		"PATCH configmaps/other",
-		"DELETE poddisruptionbudgets/chat", "DELETE deployments/chat", "DELETE services/chat",
+		"DELETE poddisruptionbudgets/chat", "DELETE services/chat", "DELETE deployments/chat",
 		"PATCH configmaps/owner", // wanted
 	}, through(s.wire.TakeWrites()))
 	want(t, []string{"ServiceAccount/chat", "ConfigMap/other"}, s.stored())

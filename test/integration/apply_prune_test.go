@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,21 +101,21 @@ func TestSurvivorsStayInTheInventory(t *testing.T) {
 func TestDeleteTearsDownInReverseAndWaits(t *testing.T) {
 	s := newStand(t)
 	s.mustApply(everything(s.namespace)...)
-	service := get(s, "chat", &corev1.Service{})
-	s.change(service, func() { service.Finalizers = []string{"example.com/hold"} })
+	workload := get(s, "chat", &appsv1.Deployment{})
+	s.change(workload, func() { workload.Finalizers = []string{"example.com/hold"} })
 	s.wire.Take()
 	owner := apply.Owner{Object: s.owner}
 	_, err := s.engine.Delete(t.Context(), owner, s.inventory)
-	if !condition.IsWait(err) || !strings.Contains(err.Error(), "and ServiceAccount") && !strings.Contains(err.Error(), "Service "+s.namespace+"/chat") {
-		t.Errorf("got %v, want a wait for the Service", err)
+	if !condition.IsWait(err) || !strings.Contains(err.Error(), "and ServiceAccount") && !strings.Contains(err.Error(), "Deployment "+s.namespace+"/chat") {
+		t.Errorf("got %v, want a wait for the Deployment", err)
 	}
 	want(t, []string{
-		"DELETE poddisruptionbudgets/chat", "DELETE deployments/chat", "DELETE services/chat",
+		"DELETE poddisruptionbudgets/chat", "DELETE services/chat", "DELETE deployments/chat",
 	}, through(s.wire.TakeWrites()))
 	want(t, true, s.exists("chat", &corev1.ServiceAccount{}))
 
-	service = get(s, "chat", &corev1.Service{})
-	s.change(service, func() { service.Finalizers = nil })
+	workload = get(s, "chat", &appsv1.Deployment{})
+	s.change(workload, func() { workload.Finalizers = nil })
 	if _, err := s.engine.Delete(t.Context(), owner, s.inventory); err != nil {
 		t.Fatal(err)
 	}

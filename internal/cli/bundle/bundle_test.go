@@ -68,8 +68,8 @@ func TestExtract(t *testing.T) {
 		"Namespace /sea",
 		"CustomResourceDefinition /dolphins.sea.example.com", "CustomResourceDefinition /fins.sea.example.com",
 		"ServiceAccount sea/dolphin", "ClusterRole /dolphin-sea-dolphin", "ClusterRoleBinding /dolphin-sea-dolphin",
-		"ConfigMap sea/dolphin-templates", "Service sea/dolphin-service", "Service sea/metrics",
-		"Deployment sea/dolphin", "Deployment sea/helper",
+		"ConfigMap sea/dolphin-templates", "Deployment sea/dolphin", "Deployment sea/helper",
+		"Service sea/dolphin-service", "Service sea/metrics",
 		"ValidatingWebhookConfiguration /dolphin-sea-vdolphin.example.com",
 		"Certificate sea/dolphin-service-cert", "Issuer sea/dolphin-service", "ConsoleCLIDownload /dolphin",
 	}
@@ -89,7 +89,7 @@ func TestExtract(t *testing.T) {
 		"CustomResourceDefinition /dolphins.sea.example.com", "CustomResourceDefinition /fins.sea.example.com",
 		"ServiceAccount sea/dolphin", "ClusterRole /dolphin-sea-dolphin", "Role sea/dolphin-dolphin", "ClusterRoleBinding /dolphin-sea-dolphin",
 		"RoleBinding sea/dolphin-dolphin", "ConfigMap sea/dolphin-templates", "Secret sea/dolphin-service-cert",
-		"Service sea/dolphin-service", "Deployment sea/dolphin", "Deployment sea/helper",
+		"Deployment sea/dolphin", "Deployment sea/helper", "Service sea/dolphin-service",
 		"ValidatingWebhookConfiguration /dolphin-sea-vdolphin.example.com",
 	}
 	if diff := cmp.Diff(wantFewer, kinds(fewer)); diff != "" {
