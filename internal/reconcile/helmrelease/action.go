@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -182,6 +183,9 @@ func (r *Runner) definitions(ctx context.Context, want Want) error {
 	if len(wanted) == 0 {
 		return nil
 	}
+	for _, each := range wanted {
+		mark(each, want.DefinitionLabels)
+	}
 	engine, err := r.engine(want)
 	if err != nil {
 		return err
@@ -201,6 +205,17 @@ func (r *Runner) definitions(ctx context.Context, want Want) error {
 	}
 	_, err = engine.Keep(ctx, wanted)
 	return err
+}
+
+// mark adds labels to an object.
+func mark(o *unstructured.Unstructured, labels map[string]string) {
+	if len(labels) == 0 {
+		return
+	}
+	all := map[string]string{}
+	maps.Copy(all, o.GetLabels())
+	maps.Copy(all, labels)
+	o.SetLabels(all)
 }
 
 // tested reads what became of tests that didn't all pass. That is stored with the

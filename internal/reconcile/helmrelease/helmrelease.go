@@ -60,6 +60,9 @@ type Want struct {
 	// Labels are put on every object of the chart, its hooks included. Pods don't
 	// get them from their workload.
 	Labels map[string]string
+	// DefinitionLabels are put on what is in the chart's crds/. They are no part of the
+	// config.
+	DefinitionLabels map[string]string
 	// ServiceAccount of the release's namespace with whose rights the objects are
 	// made; our own rights if empty. The release is always stored with our own.
 	ServiceAccount string

@@ -171,7 +171,11 @@ func (p *pass) first(ctx context.Context, s *stand) error {
 			return err
 		}
 	}
-	if err := p.approved(ctx, s); err != nil {
+	parts, err := p.parts(s)
+	if err == nil {
+		err = p.approved(ctx, s, parts)
+	}
+	if err != nil {
 		return err
 	}
 	if err := p.record(ctx, c.Releases()); err != nil {
@@ -264,8 +268,8 @@ func (p *pass) want(s *stand, m *made) helmrelease.Want {
 func (p *pass) wanted(of platformv1alpha1.StackRelease, m *made) helmrelease.Want {
 	want := helmrelease.Want{
 		Name: of.Name, Namespace: of.Namespace, CreateNamespace: true,
-		Labels: map[string]string{platformstack.LabelStack: p.stack.Name},
-		Again:  p.stack.Annotations[platformstack.AnnotationRetry],
+		Labels: p.marks(), DefinitionLabels: p.marks(),
+		Again: p.stack.Annotations[platformstack.AnnotationRetry],
 	}
 	if m != nil {
 		want.Chart = m.chart

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/helm"
 	"github.com/slipway-dev/slipway/internal/object"
-	"github.com/slipway-dev/slipway/internal/olm"
 	"github.com/slipway-dev/slipway/internal/render/platformstack"
 )
 
@@ -145,48 +144,6 @@ func parse(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// approved gives nil unless an upgrade of definitions would lose something that
-// nobody has approved. What would lose stored objects is refused.
-func (p *pass) approved(ctx context.Context, s *stand) error {
-	lost, err := p.losses(ctx, s)
-	if err != nil {
-		return err
-	}
-	if len(lost.Errors) > 0 {
-		return condition.Stop(ReasonLosesData, "%s; migrate the objects first, or choose another version", listed(lost.Errors))
-	}
-	if len(lost.Warnings) == 0 || s.component.Spec.Approval == platformv1alpha1.ApprovalAutomatic {
-		return nil
-	}
-	digest := object.Hash([]any{s.report.Config, asAny(lost.Warnings)}).String()
-	if platformstack.Approved(p.stack, s.component.Name, digest) {
-		return nil
-	}
-	s.status.Approval = &platformv1alpha1.ApprovalStatus{Digest: digest}
-	for _, each := range lost.Warnings[:min(len(lost.Warnings), maxChanges)] {
-		s.status.Approval.Changes = append(s.status.Approval.Changes, condition.BoundTo(each, maxMessage))
-	}
-	return condition.Wait(ReasonAwaitingApproval, "the upgrade loses something: %s; approve it with slipway stack apply --approve %s, or annotate the stack with %s=%s=%s",
-		listed(lost.Warnings), s.component.Name, platformv1alpha1.AnnotationApprove, s.component.Name, digest)
-}
-
-// maxChanges is how many lines of what is lost the status tells.
-const maxChanges = 32
-
-// losses compares the definitions that are live with those that would replace
-// them.
-func (p *pass) losses(ctx context.Context, s *stand) (olm.Difference, error) {
-	next, err := s.made.definitions()
-	if err != nil {
-		return olm.Difference{}, err
-	}
-	live, err := p.live(ctx, next)
-	if err != nil {
-		return olm.Difference{}, err
-	}
-	return olm.Compare(live, next), nil
-}
-
 // live are the definitions that are there of those that are wanted.
 func (p *pass) live(ctx context.Context, wanted []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var live []*unstructured.Unstructured
@@ -205,12 +162,4 @@ func (p *pass) live(ctx context.Context, wanted []*unstructured.Unstructured) ([
 		live = append(live, found)
 	}
 	return live, nil
-}
-
-func asAny(lines []string) []any {
-	list := make([]any, len(lines))
-	for i, line := range lines {
-		list[i] = line
-	}
-	return list
 }

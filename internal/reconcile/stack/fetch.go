@@ -230,6 +230,15 @@ func (p *pass) manifests(ctx context.Context, c platformstack.Component, spec *p
 
 // applied is what an apply hook installs.
 func (p *pass) applied(hook platformstack.Hook) (*made, error) {
+	objects, err := hookObjects(hook)
+	if err != nil {
+		return nil, err
+	}
+	return p.wrap(hook.Release.Name, "", "", hook.Release.Namespace, objects)
+}
+
+// hookObjects are what an apply hook names.
+func hookObjects(hook platformstack.Hook) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for i, each := range hook.Apply.Objects {
 		read := &unstructured.Unstructured{}
@@ -238,5 +247,5 @@ func (p *pass) applied(hook platformstack.Hook) (*made, error) {
 		}
 		objects = append(objects, read)
 	}
-	return p.wrap(hook.Release.Name, "", "", hook.Release.Namespace, objects)
+	return objects, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-dev/slipway/internal/condition"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/readiness"
+	"github.com/slipway-dev/slipway/internal/release"
 	"github.com/slipway-dev/slipway/internal/render/platformstack"
 )
 
@@ -53,7 +54,7 @@ func (p *pass) hooks(ctx context.Context, s *stand, when stage, onlyKept bool) e
 			continue
 		}
 		err := p.hook(ctx, s, when, each)
-		if err == nil || onlyKept && condition.IsWait(err) {
+		if err == nil || onlyKept && condition.IsWait(err) && condition.Classify(err).Reason != ReasonAwaitingApproval {
 			continue // what was changed is changed again when it is back
 		}
 		return err
@@ -139,7 +140,20 @@ func (p *pass) applyHook(ctx context.Context, s *stand, h platformstack.Hook) er
 	want.TakeOwnership = s.component.Spec.Existing == platformv1alpha1.ExistingAdopt
 	want.ForceConflicts = want.TakeOwnership
 	want.Explain = p.explain(s, ofHook(s.component, h))
+	want.Hold = "it waits for an approval"
 	report, err := p.hand.runner.Run(ctx, want)
+	if err == nil && report.Decision.Reason == release.ReasonHeld {
+		own, fault := partOf(h)
+		if fault == nil {
+			fault = p.approved(ctx, s, []part{own})
+		}
+		if fault != nil {
+			s.live = append(s.live, report.Live...)
+			return fault
+		}
+		want.Hold = ""
+		report, err = p.hand.runner.Run(ctx, want)
+	}
 	s.acted, s.live = s.acted || report.Acted, append(s.live, report.Live...)
 	s.soon(report.Again)
 	if err != nil {

@@ -122,16 +122,24 @@ func (p *pass) compare(ctx context.Context, s *stand, c platformstack.Component,
 		return err
 	}
 	planned.Images = images(after)
-	if planned.Action == ActionUnchanged {
-		return nil
-	}
-	definitions, err := s.made.definitions()
+	parts, err := p.parts(s)
 	if err != nil {
 		return err
+	}
+	var definitions []*unstructured.Unstructured
+	for i, each := range parts {
+		// Hooks are compared whatever becomes of the component itself.
+		if i > 0 || planned.Action != ActionUnchanged {
+			definitions = append(definitions, each.definitions...)
+		}
 	}
 	before, err := p.live(ctx, definitions)
 	if err != nil {
 		return err
+	}
+	if planned.Action == ActionUnchanged {
+		planned.Difference = olm.Compare(before, definitions)
+		return nil
 	}
 	current, err := helm.New(p.hand.config, c.Namespace, p.options.Log, p.options.Now).Get(c.Name)
 	if err != nil && !errors.Is(err, helm.ErrNotFound) {

@@ -32,14 +32,9 @@ func (p *pass) wrap(name, version, kubeVersion, namespace string, objects []*uns
 	wrapped := &made{}
 	for _, each := range objects {
 		own := each.DeepCopy()
-		switch {
-		case isNamespace(own):
+		if isNamespace(own) {
 			wrapped.namespaces = append(wrapped.namespaces, own)
 			continue
-		case own.GetKind() == kindDefinition:
-			// Definitions stay when the stack goes: the mark tells later that they
-			// aren't an installation from elsewhere.
-			p.mark(own)
 		}
 		wrapped.objects = append(wrapped.objects, own)
 	}
@@ -70,14 +65,10 @@ func isNamespace(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "Namespace" && o.GroupVersionKind().Group == ""
 }
 
-// mark puts the stack's name on an object.
-func (p *pass) mark(o *unstructured.Unstructured) {
-	labels := maps.Clone(o.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[platformstack.LabelStack] = p.stack.Name
-	o.SetLabels(labels)
+// marks tell whose an object is. Definitions stay when the stack goes: the mark tells
+// later that they aren't an installation from elsewhere.
+func (p *pass) marks() map[string]string {
+	return map[string]string{platformstack.LabelStack: p.stack.Name}
 }
 
 // pack makes the archive of a chart: the same bytes of the same files.
@@ -101,15 +92,10 @@ func pack(name string, files map[string][]byte) ([]byte, error) {
 
 // definitions are all that a component defines.
 func (m *made) definitions() ([]*unstructured.Unstructured, error) {
-	var found []*unstructured.Unstructured
-	for _, each := range m.objects {
-		if each.GetKind() == kindDefinition {
-			found = append(found, each)
-		}
-	}
 	if m.objects != nil {
-		return found, nil
+		return definitionsOf(m.objects), nil
 	}
+	var found []*unstructured.Unstructured
 	for _, text := range m.chart.CRDs() {
 		objects, err := parse(text)
 		if err != nil {
@@ -118,4 +104,15 @@ func (m *made) definitions() ([]*unstructured.Unstructured, error) {
 		found = append(found, objects...)
 	}
 	return found, nil
+}
+
+// definitionsOf are those among objects.
+func definitionsOf(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var found []*unstructured.Unstructured
+	for _, each := range objects {
+		if each.GetKind() == kindDefinition {
+			found = append(found, each)
+		}
+	}
+	return found
 }

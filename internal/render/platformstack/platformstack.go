@@ -257,11 +257,16 @@ func place(r platformv1alpha1.StackRelease) object.Ref {
 	return object.Ref{Namespace: r.Namespace, Name: r.Name}
 }
 
+// ApprovalsAnd joins the digests of one approval.
+const ApprovalsAnd = "+"
+
 // Approved reports whether someone has approved an upgrade of a component, by the
-// annotation on the stack.
+// annotation on the stack: COMPONENT=DIGEST, with commas between several, and a plus
+// between several digests of one component.
 func Approved(stack *platformv1alpha1.PlatformStack, component, digest string) bool {
 	for each := range strings.SplitSeq(stack.Annotations[platformv1alpha1.AnnotationApprove], ",") {
-		if name, of, is := strings.Cut(strings.TrimSpace(each), "="); is && name == component && of == digest {
+		name, of, is := strings.Cut(strings.TrimSpace(each), "=")
+		if is && name == component && slices.Contains(strings.Split(of, ApprovalsAnd), digest) {
 			return true
 		}
 	}

@@ -113,11 +113,11 @@ func TestWhatIsAmissIsTold(t *testing.T) {
 
 func TestApproved(t *testing.T) {
 	stack := stackOf()
-	stack.Annotations = map[string]string{platformv1alpha1.AnnotationApprove: "a=1, b=2,c"}
+	stack.Annotations = map[string]string{platformv1alpha1.AnnotationApprove: "a=1, b=2,c, e=3+4"}
 	for _, each := range []struct {
 		name, digest string
 		want         bool
-	}{{"a", "1", true}, {"b", "2", true}, {"a", "2", false}, {"c", "", false}, {"d", "1", false}} {
+	}{{"a", "1", true}, {"b", "2", true}, {"a", "2", false}, {"c", "", false}, {"d", "1", false}, {"e", "3", true}, {"e", "4", true}, {"e", "3+4", false}} {
 		if got := platformstack.Approved(stack, each.name, each.digest); got != each.want {
 			t.Errorf("%s=%s: %v", each.name, each.digest, got)
 		}
