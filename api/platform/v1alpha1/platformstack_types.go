@@ -230,6 +230,7 @@ type ChartSource struct {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.image), has(self.url)].filter(given, given).size() == 1",message="manifests must be exactly one of path, image and url"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.digest)",message="manifests from a url need their digest: write sha256: and what sha256sum says of the file"
+// +kubebuilder:validation:XValidation:rule="!has(self.key) || has(self.image)",message="a signature is checked of an image only: remove key, or publish the manifests as an OCI artifact and write image"
 type ManifestsSource struct {
 	// Directory or file, where the engine runs: the operator's pod, or the laptop for
 	// the command line.
@@ -257,6 +258,12 @@ type ManifestsSource struct {
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="digest must be sha256: and 64 hexadecimal digits"
 	Digest string `json:"digest,omitempty"`
+
+	// Public key in PEM with which the image must be signed, as cosign does it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Key string `json:"key,omitempty"`
 
 	// Version that the status tells for it.
 	// +optional

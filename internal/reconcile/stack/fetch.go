@@ -212,7 +212,7 @@ func (p *pass) chart(ctx context.Context, c platformstack.Component, spec *platf
 }
 
 func (p *pass) manifests(ctx context.Context, c platformstack.Component, spec *platformv1alpha1.ManifestsSource) (*made, error) {
-	images, err := p.images("")
+	images, err := p.images(spec.Key)
 	if err != nil {
 		return nil, err
 	}
