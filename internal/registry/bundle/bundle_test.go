@@ -370,8 +370,8 @@ func TestSentences(t *testing.T) {
 	}
 	none := "sha256:" + strings.Repeat("0", 64)
 	for reference, want := range map[string]string{
-		host + "/bundle:v2":            "the registry has no such image",
-		host + "/bundle@" + none:       "the registry has no such image",
+		host + "/bundle:v2":            "the registry has no such image; check its path and its tag",
+		host + "/bundle@" + none:       "the registry has no such image; check its path and its digest",
 		host + "/swapped@" + digest:    "not " + digest,
 		host + "/forbidden:v1":         "asks for credentials",
 		host + "/broken:v1":            "502 Bad Gateway",

@@ -74,6 +74,8 @@ func (r reference) explain(err error) error {
 		told.Why = "the registry refuses the credentials; log in again with podman login " + r.host + ", or give another --auth-file"
 	case errors.As(err, &unauthorized):
 		told.Why = "the registry asks for credentials, or has no such image; log in with podman login " + r.host + ", or give --auth-file"
+	case errors.As(err, &missing) && r.digest != "":
+		told.Why = "the registry has no such image; check its path and its digest"
 	case errors.As(err, &missing):
 		told.Why = "the registry has no such image; check its path and its tag"
 	case errors.As(err, &digest):
