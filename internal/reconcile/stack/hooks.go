@@ -196,8 +196,7 @@ func (p *pass) onObject(ctx context.Context, s *stand, h platformstack.Hook, sin
 	err := p.hand.client.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		s.soon(hookLook)
-		return p.inTime(h, since, fmt.Sprintf("hook %s: %s isn't there yet", h.Name, named))
+		return p.inTime(s, h, since, fmt.Sprintf("hook %s: %s isn't there yet", h.Name, named))
 	case apierrors.IsForbidden(err):
 		return condition.Wait(condition.ReasonForbidden, "hook %s: %s can't be read: %w", h.Name, named, err)
 	case err != nil:
@@ -205,25 +204,27 @@ func (p *pass) onObject(ctx context.Context, s *stand, h platformstack.Hook, sin
 	}
 	if h.Wait != nil {
 		if why := unfulfilled(live, h.Wait.Condition); why != "" {
-			s.soon(hookLook)
 			why = named + ": " + why
 			if h.Wait.Condition == "" {
 				why = cmp.Or(p.explain(s, ofOthers)(ctx, []*unstructured.Unstructured{live}), why)
 			}
-			return p.inTime(h, since, fmt.Sprintf("hook %s: %s", h.Name, why))
+			return p.inTime(s, h, since, fmt.Sprintf("hook %s: %s", h.Name, why))
 		}
 		return nil
 	}
 	return p.change(ctx, s, h, live, named)
 }
 
-// inTime is a wait, which says so when its time is over.
-func (p *pass) inTime(h platformstack.Hook, since time.Time, why string) error {
+// inTime is a wait, which says so when its time is over, and not later.
+func (p *pass) inTime(s *stand, h platformstack.Hook, since time.Time, why string) error {
+	s.soon(hookLook)
 	if h.Wait != nil {
 		timeout, err := time.ParseDuration(h.Wait.Timeout)
-		if err == nil && timeout > 0 && p.options.Now().Sub(since) >= timeout {
+		left := timeout - p.options.Now().Sub(since)
+		if err == nil && timeout > 0 && left <= 0 {
 			return condition.Wait(ReasonHookTimedOut, "%s, after %s; it goes on when it is", why, timeout)
 		}
+		s.soon(left)
 	}
 	return condition.Wait(ReasonHookNotDone, "%s", why)
 }
