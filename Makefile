@@ -153,13 +153,18 @@ image-build: docker-build ## The same as docker-build
 
 # deploy and undeploy are about Slipway's own operator; deploy-all and undeploy-all
 # about what an LLMInferenceService needs on a Kubernetes without OLM.
-.PHONY: deploy
-deploy: require-img build ## Install the operator with image IMG into the current cluster
+# With a PRESET or a STACK they mean that, as they do in the platform's original.
+.PHONY: deploy undeploy
+ifneq ($(filter command,$(firstword $(origin PRESET)) $(firstword $(origin STACK))),)
+deploy: deploy-all
+undeploy: undeploy-all
+else
+deploy: require-img build ## Install the operator with image IMG into the current cluster; with PRESET=xks, the platform
 	@$(BIN)/slipway install -n $(NAMESPACE) --image $(IMG)
 
-.PHONY: undeploy
-undeploy: build ## Uninstall the operator from the current cluster
+undeploy: build ## Uninstall the operator from the current cluster; with PRESET=xks, the platform
 	@$(BIN)/slipway uninstall -n $(NAMESPACE)
+endif
 
 ##@ Platform
 
