@@ -122,6 +122,9 @@ func (r *Run) step(ctx context.Context, name string) (*platformv1alpha1.Platform
 // tell reports the components that stand otherwise than before.
 func (r *Run) tell(stack *platformv1alpha1.PlatformStack, told map[string]string) {
 	for _, each := range stack.Status.Components {
+		if each.Phase != platformv1alpha1.PhaseReady && each.Reason == condition.ReasonReady {
+			continue // it is as it shall be, and is said to be so in a moment
+		}
 		line := fmt.Sprintf("%s: %s", each.Name, each.Phase)
 		switch about := waitsFor(each); {
 		case len(each.WaitsFor) > 0:
