@@ -10,7 +10,7 @@ import (
 )
 
 // awaitDeadline bounds every wait for an object.
-const awaitDeadline = time.Minute
+const awaitDeadline = 2 * time.Minute
 
 // Await watches an object until it is as wanted, and returns it so. Why it isn't
 // yet is what the function returns; empty means that it is.

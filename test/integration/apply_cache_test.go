@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-dev/slipway/test/bed"
 )
 
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 // cached is a stand whose engine reads from informers, as a controller's does.
 type cached struct {

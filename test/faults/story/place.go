@@ -30,7 +30,7 @@ import (
 
 const (
 	// deadline bounds the wait for the world to end as it must.
-	deadline = 90 * time.Second
+	deadline = 3 * time.Minute
 	// look is the time between two looks at the whole world, which no one watch
 	// shows.
 	look = 50 * time.Millisecond

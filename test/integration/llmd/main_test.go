@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-dev/slipway/test/bed"
 )
 
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 var (
 	config *rest.Config

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-dev/slipway/test/bed"
 )
 
-const deadline = 60 * time.Second
+const deadline = 2 * time.Minute
 
 var (
 	config *rest.Config

@@ -34,7 +34,7 @@ import (
 )
 
 // deadline bounds each wait for the picker or the sidecar.
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 // prefillDecode is a configuration with every plugin that requests with separate
 // prefill need.

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-dev/slipway/test/definitions"
 )
 
-const deadline = 60 * time.Second
+const deadline = 2 * time.Minute
 
 // parallel is how many tests of a group go at once: they mostly wait for pods.
 const parallel = "4"
