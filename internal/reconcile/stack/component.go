@@ -246,7 +246,11 @@ func (s *stand) outcome() condition.Outcome {
 		return condition.Outcome{Verdict: condition.Done, Reason: condition.ReasonReady,
 			Message: fmt.Sprintf("revision %d is ready", s.report.Newest.Number)}
 	}
-	return s.report.Outcome()
+	outcome := s.report.Outcome()
+	if outcome.Verdict != condition.Done && s.fault != "" && !strings.Contains(outcome.Message, s.fault) {
+		outcome.Message += "; " + s.fault // a revision that failed was told before this was known
+	}
+	return outcome
 }
 
 // want puts a component into the release engine's words.

@@ -63,16 +63,18 @@ type Options struct {
 // Engine runs stacks. It is safe for concurrent use, one pass for each stack at a
 // time in one process of the cluster.
 type Engine struct {
-	options Options
-	hands   *lru.Cache // *hands by account
-	fetched *lru.Cache // *made by what was asked for
-	making  sync.Mutex // of hands
+	options   Options
+	hands     *lru.Cache // *hands by account
+	fetched   *lru.Cache // *made by what was asked for
+	explained *lru.Cache // explanation by what doesn't get ready
+	making    sync.Mutex // of hands
 }
 
 // Bounds of what is kept to save requests.
 const (
-	maxHands   = 32
-	maxFetched = 64
+	maxHands     = 32
+	maxFetched   = 64
+	maxExplained = 256
 )
 
 // New makes an engine.
@@ -80,7 +82,7 @@ func New(options Options) *Engine {
 	if options.Log == nil {
 		options.Log = slog.DiscardHandler
 	}
-	return &Engine{options: options, hands: lru.New(maxHands), fetched: lru.New(maxFetched)}
+	return &Engine{options: options, hands: lru.New(maxHands), fetched: lru.New(maxFetched), explained: lru.New(maxExplained)}
 }
 
 // Result is what a pass came to.

@@ -54,8 +54,24 @@ components:
 	says("waiting until revision 1 is ready: Deployment/eel: 0/1 nodes have 9999 cpu (largest node: 64); " +
 		"lower deployments.eel.containers.manager.resources.requests.cpu in the values of component eel or add larger nodes")
 
+	// A revision that has failed by then says so as well.
+	change(t, "fault", func(s *platformv1alpha1.PlatformStack) {
+		s.Spec.Components[0].Timeout = "1s"
+		s.Spec.Components[0].Values.Raw = []byte(`{"deployments":{"eel":{"containers":{"manager":{"resources":{"requests":{"cpu":"8888"}}}}}}}`)
+	})
+	await(t, "fault", func(s *platformv1alpha1.PlatformStack) string {
+		eel := component(s, "eel")
+		if eel.Phase != platformv1alpha1.PhaseFailed || !strings.HasPrefix(eel.Message, "revision 2 failed: not ready in 1s: Deployment/eel: ") ||
+			!strings.Contains(eel.Message, "Deployment/eel: 0/1 nodes have 8888 cpu (largest node: 64); lower deployments.eel.") {
+			return "it hasn't failed as it should"
+		}
+		return ""
+	})
+
 	// A simulated node runs every image. A kubelet would say this of the pod.
-	change(t, "fault", func(s *platformv1alpha1.PlatformStack) { s.Spec.Components[0].Values = nil })
+	change(t, "fault", func(s *platformv1alpha1.PlatformStack) {
+		s.Spec.Components[0].Values, s.Spec.Components[0].Timeout = nil, ""
+	})
 	await(t, "fault", isReady)
 	pod := podOf(t, "fault-eel")
 	before := pod.DeepCopy()
