@@ -47,9 +47,15 @@ func (l *laptop) write(name, text string) string {
 	return name
 }
 
-// slipway runs `slipway stack` and gives what it wrote, results and progress, and
-// whether it succeeded. The command writes to the process's own streams.
+// slipway runs `slipway stack` without a cluster.
 func (l *laptop) slipway(args ...string) (out, progress string, ok bool) {
+	l.t.Helper()
+	return l.main(append([]string{"stack"}, args...)...)
+}
+
+// main runs the command and gives what it wrote, results and progress, and
+// whether it succeeded. The command writes to the process's own streams.
+func (l *laptop) main(args ...string) (out, progress string, ok bool) {
 	l.t.Helper()
 	stdout, stderr := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
@@ -72,7 +78,7 @@ func (l *laptop) slipway(args ...string) (out, progress string, ok bool) {
 			return string(text)
 		}
 	}
-	code := cli.Main(append([]string{"stack"}, args...))
+	code := cli.Main(args)
 	return read[0](), read[1](), code == 0
 }
 
