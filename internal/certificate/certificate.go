@@ -18,6 +18,7 @@ package certificate
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/x509"
@@ -157,12 +158,24 @@ func fits(cert *x509.Certificate, key []byte) bool {
 	if block == nil {
 		return false
 	}
-	public, is := cert.PublicKey.(*ecdsa.PublicKey)
+	public, is := cert.PublicKey.(interface {
+		Equal(other crypto.PublicKey) bool
+	})
 	if !is {
-		return false // ours never are anything else
+		return false
 	}
-	private, err := x509.ParseECPrivateKey(block.Bytes)
-	return err == nil && public.Equal(private.Public())
+	for _, parse := range []func([]byte) (any, error){
+		func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) },
+		func(der []byte) (any, error) { return x509.ParsePKCS1PrivateKey(der) },
+		x509.ParsePKCS8PrivateKey,
+	} {
+		private, err := parse(block.Bytes)
+		signer, is := private.(crypto.Signer)
+		if err == nil && is {
+			return public.Equal(signer.Public())
+		}
+	}
+	return false
 }
 
 // authorities joins texts of authorities: each once, in their order, without those

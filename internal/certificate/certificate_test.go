@@ -71,7 +71,7 @@ func TestNeverRefused(t *testing.T) {
 		var held Held
 		client := [2][]byte{}
 		served, losses := Held{}, 0
-		for range rapid.IntRange(5, 40).Draw(t, "passes") {
+		for range rapid.IntRange(5, 15).Draw(t, "passes") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, Settle, Settle, Life / 24, Life / 4}).Draw(t, "later"))
 			trusted := bytes.Equal(client[0], held.CA) && bytes.Equal(client[1], held.CA)
 			// Where nothing serves any more, whatever is held is written at once.

@@ -10,6 +10,7 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -42,6 +43,12 @@ type Input struct {
 	Annotations map[string]string
 	// Objects, made for Namespace.
 	Objects []*unstructured.Unstructured
+	// Certificates are those that webhooks among the objects are served with, which the
+	// objects have cert-manager make.
+	Certificates []Certificate
+	// CertificatesFrom is the default of the value that says who makes them instead;
+	// CertManager if empty.
+	CertificatesFrom string
 }
 
 // Chart is a chart in the making.
@@ -55,10 +62,22 @@ type Chart struct {
 // Make makes a chart. Equal inputs give equal charts.
 func Make(input Input) (Chart, error) {
 	made := Chart{Files: map[string][]byte{}, Values: newValues()}
+	if len(input.Certificates) > 0 {
+		made.Values.Certificates = cmp.Or(input.CertificatesFrom, CertManager)
+	}
+	for _, each := range input.Certificates {
+		if !safe.MatchString(each.Service) || !safe.MatchString(each.Secret) {
+			return Chart{}, fmt.Errorf("%q isn't a name for the Service of a webhook", each.Service)
+		}
+	}
 	for _, each := range input.Objects {
-		if err := made.add(each); err != nil {
+		if err := made.add(each, input.Certificates); err != nil {
 			return Chart{}, fmt.Errorf("%s: %w", object.Of(each).Display(), err)
 		}
+	}
+	made.Files[webhooksFile] = webhooks(input.Certificates, made.Files[webhooksFile])
+	if len(input.Certificates) == 0 {
+		delete(made.Files, webhooksFile)
 	}
 	metadata := map[string]any{
 		"apiVersion": "v2", "type": "application", "name": object.Name(input.Name), "version": input.Version, "appVersion": input.Version,
@@ -86,6 +105,9 @@ func Make(input Input) (Chart, error) {
 	made.Files["values.yaml"] = values
 	made.Files["values.schema.json"] = append(schema, '\n')
 	made.Files["templates/NOTES.txt"] = []byte(notes)
+	if len(input.Certificates) > 0 {
+		made.Files["templates/NOTES.txt"] = []byte(notes + certificateNotes)
+	}
 	made.Files[".helmignore"] = []byte(".slipway/\n*.orig\n*.tgz\n")
 	return made, nil
 }
@@ -123,7 +145,7 @@ func (c Chart) free(dir string, obj *unstructured.Unstructured) string {
 
 // add adds an object. A definition goes into crds/, where nothing is a template,
 // unless it names the namespace, as one with a conversion webhook does.
-func (c Chart) add(obj *unstructured.Unstructured) error {
+func (c Chart) add(obj *unstructured.Unstructured, certificates []Certificate) error {
 	isDefinition := obj.GetKind() == "CustomResourceDefinition"
 	if isDefinition {
 		text, err := marshal(obj.Object)
@@ -148,11 +170,20 @@ func (c Chart) add(obj *unstructured.Unstructured) error {
 	if err := t.place(own); err != nil {
 		return err
 	}
+	where := t.placeCertificate(own, certificates)
 	text, err := t.text(own.Object)
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	switch where {
+	case byCertManager:
+		c.Files[c.free("templates", obj)] = fmt.Appendf(nil, "{{- if eq .Values.certificates `%s` }}\n%s{{- end }}\n", CertManager, text)
+	case withAuthority:
+		c.Files[webhooksFile] = fmt.Appendf(c.Files[webhooksFile], "---\n%s", text)
+	case plain:
 		c.Files[c.free("templates", obj)] = text
 	}
-	return err
+	return nil
 }
 
 // marshal writes YAML with sorted keys, as it is, with no templates.

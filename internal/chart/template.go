@@ -33,7 +33,7 @@ type block struct {
 const mark = "slipway-chart-block-"
 
 // marked is a line whose value is a block.
-var marked = regexp.MustCompile(`(?m)^( *)((?:- )?)([A-Za-z]+): ` + mark + `([0-9]+)$`)
+var marked = regexp.MustCompile(`(?m)^( *)((?:- )?)([A-Za-z./-]+): ` + mark + `([0-9]+)$`)
 
 // text writes an object.
 func (t *manifest) text(content map[string]any) ([]byte, error) {

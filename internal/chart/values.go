@@ -11,6 +11,8 @@ const keyPullSecrets = "imagePullSecrets"
 type Values struct {
 	RelatedImages map[string]string
 	Deployments   map[string]*Deployment
+	// Certificates says who makes those of webhooks; empty where there are none.
+	Certificates string
 }
 
 // Deployment is what can be set for a Deployment.
@@ -48,7 +50,11 @@ func (v Values) Plain() map[string]any {
 	for name, image := range v.RelatedImages {
 		related[name] = image
 	}
-	return map[string]any{keyPullSecrets: []any{}, "deployments": deployments, "relatedImages": related}
+	plain := map[string]any{keyPullSecrets: []any{}, "deployments": deployments, "relatedImages": related}
+	if v.Certificates != "" {
+		plain[KeyCertificates] = v.Certificates
+	}
+	return plain
 }
 
 func orEmpty(from map[string]any) map[string]any {
@@ -61,6 +67,7 @@ func orEmpty(from map[string]any) map[string]any {
 // remarks stand before the values.
 var remarks = map[string]string{
 	keyPullSecrets:  "# Secrets in the release's namespace that hold credentials for the images'\n# registries, as - name: my-secret. Every ServiceAccount gets them.\n",
+	KeyCertificates: "# Who makes the certificates of webhooks: cert-manager; self-signed: Helm, which\n# renews them in an upgrade once two thirds of their ten years are over; or provided:\n# whoever makes the Secrets and writes the webhooks' caBundle.\n",
 	"deployments":   "# What runs: where, from which image, and how much it asks for.\n",
 	"relatedImages": "# What the operator is told to run, by its variables and annotations.\n",
 }
@@ -73,7 +80,7 @@ func (v Values) Text() ([]byte, error) { return ValuesText(v.Plain()) }
 func ValuesText(values map[string]any) ([]byte, error) {
 	var text bytes.Buffer
 	rest := maps.Clone(values)
-	for _, key := range []string{keyPullSecrets, "deployments", "relatedImages"} {
+	for _, key := range []string{keyPullSecrets, KeyCertificates, "deployments", "relatedImages"} {
 		value, found := rest[key]
 		if !found {
 			continue
@@ -125,12 +132,16 @@ func (v Values) schema() map[string]any {
 		related[name] = image
 	}
 	secret := closed(map[string]any{"name": map[string]any{"type": "string", "minLength": 1}}, "name")
-	root := closed(map[string]any{
+	known := map[string]any{
 		"global":        map[string]any{"type": "object"},
 		keyPullSecrets:  map[string]any{"type": "array", "items": secret},
 		"deployments":   closed(deployments, sortedKeys(deployments)...),
 		"relatedImages": closed(related, sortedKeys(related)...),
-	})
+	}
+	if v.Certificates != "" {
+		known[KeyCertificates] = map[string]any{"enum": []any{CertManager, SelfSigned, Provided}}
+	}
+	root := closed(known)
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	return root
 }

@@ -169,8 +169,8 @@ func newBundleChart(streams Streams) *cobra.Command {
 		Short: "Write a bundle as a Helm chart",
 		Long: "Write a bundle as a Helm chart that renders to what slipway bundle extract writes for\n" +
 			"the release's namespace. Images, pull secrets, resources, node selectors and\n" +
-			"tolerations are values. Definitions are in crds/. Certificates of webhooks are\n" +
-			"cert-manager's.\n\n" + referenceHelp,
+			"tolerations are values. Definitions are in crds/. Who makes the certificates of\n" +
+			"webhooks is the value certificates.\n\n" + referenceHelp,
 		Example: "  slipway bundle chart registry.redhat.io/leader-worker-set/lws-operator-bundle:1.0 -o lws-operator-chart\n" +
 			"  helm install lws-operator ./lws-operator-chart -n openshift-lws-operator --create-namespace",
 		Args: cobra.ExactArgs(1),
@@ -192,6 +192,7 @@ func newBundleChart(streams Streams) *cobra.Command {
 	}
 	registerBundle(command, &request, &from)
 	command.Flags().StringVarP(&dir, "output", "o", "", "directory to write to; it must be empty or not there")
+	command.Flags().StringVar(&request.Certificates, "certificates", bundle.CertManager, "who makes the certificates of webhooks, unless the chart's value of this name says it: cert-manager, self-signed or provided")
 	return command
 }
 

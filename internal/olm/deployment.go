@@ -40,7 +40,7 @@ func (r render) deployments() []runtime.Object {
 			r.tellCondition(&spec.Template.Spec.Containers[i])
 		}
 		if r.serves(each.Name) {
-			mountCertificate(&spec.Template.Spec, certificateSecret(serviceOf(each.Name)))
+			mountCertificate(&spec.Template.Spec, CertificateSecret(serviceOf(each.Name)))
 		}
 		made = append(made, &appsv1.Deployment{
 			TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},

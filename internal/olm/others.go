@@ -94,7 +94,7 @@ func (r render) placeSubjects(binding *unstructured.Unstructured) {
 func (r render) certificateObjects() []*unstructured.Unstructured {
 	var made []*unstructured.Unstructured
 	for _, service := range r.bundle.WebhookServices() {
-		secret := certificateSecret(service)
+		secret := CertificateSecret(service)
 		if given, is := r.certificates.Given[service]; is {
 			made = append(made, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -103,7 +103,10 @@ func (r render) certificateObjects() []*unstructured.Unstructured {
 			}})
 			continue
 		}
-		host := service + "." + r.namespace + ".svc"
+		var hosts []any
+		for _, host := range CertificateHosts(service, r.namespace) {
+			hosts = append(hosts, host)
+		}
 		made = append(made,
 			&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "cert-manager.io/v1", "kind": "Issuer",
@@ -115,7 +118,7 @@ func (r render) certificateObjects() []*unstructured.Unstructured {
 				"metadata": map[string]any{"namespace": r.namespace, "name": secret},
 				"spec": map[string]any{
 					"secretName": secret,
-					"dnsNames":   []any{host, host + ".cluster.local"},
+					"dnsNames":   hosts,
 					"usages":     []any{"server auth"},
 					"issuerRef":  map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": service},
 				},

@@ -37,7 +37,15 @@ func serviceOf(deployment string) string {
 	return strings.ReplaceAll(deployment, ".", "-") + "-service"
 }
 
-func certificateSecret(service string) string { return service + "-cert" }
+// CertificateSecret names the Secret that a webhook's pods are given their certificate
+// by.
+func CertificateSecret(service string) string { return service + "-cert" }
+
+// CertificateHosts are the names under which the API server asks a webhook's Service.
+func CertificateHosts(service, namespace string) []string {
+	host := service + "." + namespace + ".svc"
+	return []string{host, host + ".cluster.local"}
+}
 
 // WebhookServices are the Services that need a certificate.
 func (b *Bundle) WebhookServices() []string {
@@ -110,7 +118,7 @@ func (r render) injection(service string) string {
 	if len(r.certificates.Given) > 0 {
 		return ""
 	}
-	return r.namespace + "/" + certificateSecret(service)
+	return r.namespace + "/" + CertificateSecret(service)
 }
 
 func (r render) clientConfig(hook v1alpha1.WebhookDescription) admissionv1.WebhookClientConfig {

@@ -5,6 +5,7 @@ package bundle
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/slipway-dev/slipway/internal/cluster/pki"
+	"github.com/slipway-dev/slipway/internal/certificate"
+	"github.com/slipway-dev/slipway/internal/chart"
 	"github.com/slipway-dev/slipway/internal/object"
 	"github.com/slipway-dev/slipway/internal/olm"
 	"github.com/slipway-dev/slipway/internal/registry/bundle"
@@ -23,8 +25,9 @@ import (
 
 // Who makes the certificates of webhooks.
 const (
-	CertManager = "cert-manager"
-	SelfSigned  = "self-signed"
+	CertManager = chart.CertManager
+	SelfSigned  = chart.SelfSigned
+	Provided    = chart.Provided // in charts only
 )
 
 // What stands for namespaces in --watch-namespace.
@@ -43,7 +46,8 @@ type Request struct {
 	Watch []string
 	// Exclude are jq expressions.
 	Exclude []string
-	// Certificates is CertManager or SelfSigned.
+	// Certificates is CertManager, which stands for the empty one, or SelfSigned. It is
+	// what a chart's value says if nobody sets it, which may also be Provided.
 	Certificates string
 	// CreateNamespace adds the namespace itself.
 	CreateNamespace bool
@@ -69,6 +73,10 @@ func (m Maker) Extract(ctx context.Context, request Request) ([]*unstructured.Un
 		return nil, err
 	}
 	fmt.Fprintf(m.Progress, "%s %s: %d objects for namespace %s\n", made.Package, made.Version(), len(objects), request.Namespace)
+	if request.Certificates == SelfSigned && len(made.WebhookServices()) > 0 {
+		fmt.Fprintf(m.Progress, "the certificates of its webhooks end on %s, and nobody renews them: extract and apply again before\n",
+			m.Now().Add(certificate.LongLife).UTC().Format(time.DateOnly))
+	}
 	m.warn(made, objects)
 	return objects, nil
 }
@@ -169,20 +177,15 @@ func namespace(name string) *unstructured.Unstructured {
 }
 
 // selfSigned makes a certificate for each Service, each with an authority of its own
-// whose key nobody keeps.
+// whose key nobody keeps. Nobody renews them, so they are good for long.
 func selfSigned(services []string, namespace string, now time.Time) (olm.Certificates, error) {
 	made := olm.Certificates{Given: map[string]olm.Certificate{}}
 	for _, service := range services {
-		authority, err := pki.NewAuthority(service, now)
+		pair, err := certificate.Issue(rand.Reader, olm.CertificateHosts(service, namespace), now, certificate.LongLife)
 		if err != nil {
 			return made, err
 		}
-		host := service + "." + namespace + ".svc"
-		pair, err := authority.Issue(pki.Subject{Name: service, Hosts: []string{host, host + ".cluster.local"}}, now)
-		if err != nil {
-			return made, err
-		}
-		made.Given[service] = olm.Certificate{CA: authority.Certificate, Cert: pair.Certificate, Key: pair.Key}
+		made.Given[service] = olm.Certificate{CA: pair.CA, Cert: pair.Cert, Key: pair.Key}
 	}
 	return made, nil
 }

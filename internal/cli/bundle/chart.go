@@ -29,8 +29,9 @@ const madeBefore = ".slipway/values.yaml"
 
 // options are those of a Request that an update repeats.
 type options struct {
-	Watch   []string `json:"watch,omitempty"`
-	Exclude []string `json:"exclude,omitempty"`
+	Watch        []string `json:"watch,omitempty"`
+	Exclude      []string `json:"exclude,omitempty"`
+	Certificates string   `json:"certificates,omitempty"`
 }
 
 // Chart brings a bundle and writes it as a Helm chart into a directory that isn't
@@ -57,16 +58,21 @@ func (m Maker) Chart(ctx context.Context, request Request, dir string) error {
 
 // tree makes the files of a chart.
 func (m Maker) tree(ctx context.Context, found bundle.Bundle, made *olm.Bundle, request Request) (chart.Chart, error) {
-	if request.Certificates == SelfSigned {
-		return chart.Chart{}, errors.New("a chart can't hold private keys; leave out --certificates, so that cert-manager makes the certificates")
+	from := request.Certificates
+	switch from {
+	case CertManager: // as if nothing were said
+		from = ""
+	case SelfSigned, Provided, "":
+	default:
+		return chart.Chart{}, fmt.Errorf("--certificates %q: write %s, %s or %s", from, CertManager, SelfSigned, Provided)
 	}
-	request.Namespace = chart.Namespace
+	request.Namespace, request.Certificates = chart.Namespace, CertManager // templates make of it what the value says
 	objects, err := m.objects(ctx, made, request)
 	if err != nil {
 		return chart.Chart{}, err
 	}
 	m.warn(made, objects)
-	repeated, err := json.Marshal(options{Watch: request.Watch, Exclude: request.Exclude})
+	repeated, err := json.Marshal(options{Watch: request.Watch, Exclude: request.Exclude, Certificates: from})
 	if err != nil {
 		return chart.Chart{}, err
 	}
@@ -76,8 +82,9 @@ func (m Maker) tree(ctx context.Context, found bundle.Bundle, made *olm.Bundle, 
 	}
 	tree, err := chart.Make(chart.Input{
 		Name: made.Package, Version: made.Version(), Objects: objects, Annotations: annotations,
-		Description: strings.TrimSpace(cmp.Or(made.CSV.Spec.DisplayName, made.Package)) + ", from its OLM bundle",
-		KubeVersion: made.CSV.Spec.MinKubeVersion,
+		Description:  strings.TrimSpace(cmp.Or(made.CSV.Spec.DisplayName, made.Package)) + ", from its OLM bundle",
+		KubeVersion:  made.CSV.Spec.MinKubeVersion,
+		Certificates: certificates(made), CertificatesFrom: from,
 	})
 	if err != nil {
 		return chart.Chart{}, err
@@ -89,4 +96,13 @@ func (m Maker) tree(ctx context.Context, found bundle.Bundle, made *olm.Bundle, 
 	}
 	tree.Files[madeFiles], err = json.MarshalIndent(digests, "", "  ")
 	return tree, err
+}
+
+// certificates are those that a bundle's webhooks are served with.
+func certificates(made *olm.Bundle) []chart.Certificate {
+	var list []chart.Certificate
+	for _, service := range made.WebhookServices() {
+		list = append(list, chart.Certificate{Service: service, Secret: olm.CertificateSecret(service)})
+	}
+	return list
 }

@@ -175,7 +175,7 @@ func TestValuesOfAChart(t *testing.T) {
 
 func TestChartSentences(t *testing.T) {
 	dir := t.TempDir()
-	if err := maker(&bytes.Buffer{}).Chart(t.Context(), bundle.Request{Reference: dolphin, Certificates: bundle.SelfSigned}, dir); err == nil || !strings.Contains(err.Error(), "private keys") {
+	if err := maker(&bytes.Buffer{}).Chart(t.Context(), bundle.Request{Reference: dolphin, Certificates: "mine"}, dir); err == nil || err.Error() != `--certificates "mine": write cert-manager, self-signed or provided` {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o644); err != nil {

@@ -83,7 +83,7 @@ func (m Maker) Update(ctx context.Context, update Update) (Updated, error) {
 	if err != nil {
 		return Updated{}, err
 	}
-	request.Namespace = chart.Namespace
+	request.Namespace, request.Certificates = chart.Namespace, CertManager
 	after, err := m.objects(ctx, bundle, request)
 	if err != nil {
 		return Updated{}, err
@@ -150,7 +150,7 @@ func remembered(files map[string][]byte, update Update) (Request, string, error)
 	if source == "" || json.Unmarshal([]byte(metadata.Annotations[annotationRequest]), &chosen) != nil {
 		return Request{}, "", errors.New("slipway bundle chart hasn't made this chart, or its annotations were removed; make it again")
 	}
-	request := Request{Reference: update.Reference, Watch: chosen.Watch, Exclude: chosen.Exclude}
+	request := Request{Reference: update.Reference, Watch: chosen.Watch, Exclude: chosen.Exclude, Certificates: chosen.Certificates}
 	if request.Reference != "" {
 		return request, metadata.Version, nil
 	}
