@@ -76,9 +76,20 @@ func (t *stackTarget) run(ctx context.Context, config *rest.Config, kube client.
 	worker := t.engine(config, kube)
 	made.Step = func(ctx context.Context, wanted *platformv1alpha1.PlatformStack) (time.Duration, error) {
 		result, err := worker.Run(ctx, wanted)
+		if err == nil {
+			reportLeft(made.Report, result.Left)
+		}
 		return result.Again, err
 	}
 	return made, nil
+}
+
+// reportLeft names the releases that a deleted stack leaves behind.
+func reportLeft(report func(line string), left []platformv1alpha1.StackRelease) {
+	for _, each := range left {
+		report(fmt.Sprintf("release %s in namespace %s couldn't be uninstalled in %s and is left; remove it with helm uninstall",
+			each.Name, each.Namespace, engine.TeardownDeadline))
+	}
 }
 
 // plan shows what applying a stack would do.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 )
 
 // TestStackSentences: what can't be meant is told in one line, before any cluster is
@@ -49,5 +51,17 @@ func TestStackPreset(t *testing.T) {
 	}
 	if out, _, err := call(t, "stack", "preset", "xks", "--sample"); err != nil || !strings.Contains(out, "kind: LLMInferenceService") {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestReportLeft: what a deletion leaves is named, with the way out.
+func TestReportLeft(t *testing.T) {
+	var lines []string
+	report := func(line string) { lines = append(lines, line) }
+	reportLeft(report, nil)
+	reportLeft(report, []platformv1alpha1.StackRelease{{Component: "lws", Name: "lws-operator", Namespace: "lws"}})
+	want := "release lws-operator in namespace lws couldn't be uninstalled in 30m0s and is left; remove it with helm uninstall"
+	if len(lines) != 1 || lines[0] != want {
+		t.Errorf("%q", lines)
 	}
 }
