@@ -45,7 +45,7 @@ func TestLevers(t *testing.T) {
 			}
 		}
 	}
-	if got := simulatordeployment.Levers(staged, "another"); got != (diagnosis.Levers{}) {
+	if got := simulatordeployment.Levers(staged, "another"); !reflect.DeepEqual(got, diagnosis.Levers{}) {
 		t.Errorf("what is no part has %+v", got)
 	}
 }
