@@ -144,11 +144,19 @@ func (c Chart) free(dir string, obj *unstructured.Unstructured) string {
 }
 
 // add adds an object. A definition goes into crds/, where nothing is a template,
-// unless it names the namespace, as one with a conversion webhook does.
+// unless it names the namespace, as one with a conversion webhook does. In either place
+// it is kept: a later version may have it in the other one, and Helm would delete it with
+// all objects of its kind.
 func (c Chart) add(obj *unstructured.Unstructured, certificates []Certificate) error {
-	isDefinition := obj.GetKind() == "CustomResourceDefinition"
-	if isDefinition {
-		text, err := marshal(obj.Object)
+	own := obj.DeepCopy()
+	if obj.GetKind() == "CustomResourceDefinition" {
+		annotations := own.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[keep] = "keep"
+		own.SetAnnotations(annotations)
+		text, err := marshal(own.Object)
 		if err != nil {
 			return err
 		}
@@ -156,15 +164,6 @@ func (c Chart) add(obj *unstructured.Unstructured, certificates []Certificate) e
 			c.Files[c.free("crds", obj)] = text
 			return nil
 		}
-	}
-	own := obj.DeepCopy()
-	if isDefinition {
-		annotations := own.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[keep] = "keep"
-		own.SetAnnotations(annotations)
 	}
 	t := &manifest{values: c.Values}
 	if err := t.place(own); err != nil {

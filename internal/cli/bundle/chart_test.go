@@ -97,9 +97,11 @@ func TestChartsAreTheSameObjects(t *testing.T) {
 				want := map[object.Ref]map[string]any{}
 				for _, each := range objects {
 					want[object.Of(each).Identity()] = each.Object
-					if strategy, _, _ := unstructured.NestedString(each.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
-						// It is among the templates, and Helm must not delete it.
+					if each.GetKind() == "CustomResourceDefinition" { // Helm must not delete it
 						annotations := each.GetAnnotations()
+						if annotations == nil {
+							annotations = map[string]string{}
+						}
 						annotations["helm.sh/resource-policy"] = "keep"
 						each.SetAnnotations(annotations)
 					}
