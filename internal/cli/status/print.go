@@ -117,7 +117,8 @@ func notes(root *Node) []*Node {
 	var told []*Node
 	root.walk(func(node *Node) {
 		if node.Status == readiness.Ready || node.Message == "" || node.Object.Kind == "ReplicaSet" ||
-			node.Status == readiness.Missing && strings.Contains(root.Message, node.Object.Name) {
+			node.Status == readiness.Missing && strings.Contains(root.Message, node.Object.Name) ||
+			node.Object.Kind == kindComponent && strings.Contains(root.Message, node.Message) {
 			return // nothing to tell, or told by what is above it
 		}
 		at := slices.IndexFunc(told, func(other *Node) bool { return other.Message == node.Message })

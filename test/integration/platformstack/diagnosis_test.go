@@ -68,6 +68,10 @@ components:
 		return ""
 	})
 
+	if printed := tree(t, "fault"); !strings.Contains(printed, "✗ Component/eel (fault-eel)") || strings.Contains(printed, "Component eel: revision 2 failed") {
+		t.Errorf("slipway status tells of the component what the stack tells:\n%s", printed)
+	}
+
 	// A simulated node runs every image. A kubelet would say this of the pod.
 	change(t, "fault", func(s *platformv1alpha1.PlatformStack) {
 		s.Spec.Components[0].Values, s.Spec.Components[0].Timeout = nil, ""
