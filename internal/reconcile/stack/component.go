@@ -2,12 +2,14 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
@@ -42,6 +44,11 @@ type stand struct {
 	live      []*unstructured.Unstructured // of all its releases
 	acted     bool
 	again     time.Duration
+	// secrets are those of its webhooks' certificates that are there of ours; chosen says
+	// that it is known who makes them, certifies that we do; certificates were seen to.
+	secrets           []corev1.Secret
+	chosen, certifies bool
+	certificates      []string
 	// rests: what runs is as the spec asks, and only its source can't be had.
 	rests bool
 }
@@ -64,6 +71,9 @@ func (p *pass) component(ctx context.Context, c platformstack.Component) *stand 
 	fault := c.Fault
 	if fault == nil {
 		s.made, fault = p.fetch(ctx, c)
+	}
+	if fault == nil {
+		fault = p.chooseCertificates(ctx, s)
 	}
 	if fault != nil {
 		p.rest(ctx, s, fault)
@@ -185,6 +195,9 @@ func (p *pass) first(ctx context.Context, s *stand) error {
 		return err
 	}
 	if err := p.pullSecrets(ctx, c); err != nil {
+		return err
+	}
+	if err := errors.Join(p.certifyAll(ctx, s), p.unbind(ctx, s)); err != nil {
 		return err
 	}
 	return p.hooks(ctx, s, stageBefore, false)

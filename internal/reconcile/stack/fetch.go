@@ -43,6 +43,8 @@ type made struct {
 	digest string
 	// version as the status tells it.
 	version string
+	// certificates are those that a bundle's webhooks are served with.
+	certificates []chart.Certificate
 	// objects of a bundle or of manifests; nil for a chart.
 	objects []*unstructured.Unstructured
 	// namespaces are made beside the release, since they are never deleted.
@@ -165,7 +167,11 @@ func (p *pass) bundle(ctx context.Context, c platformstack.Component, spec *plat
 	if objects, err = olm.Exclude(ctx, objects, exclusions); err != nil {
 		return nil, err
 	}
-	wrapped, err := p.wrap(parsed.Package, parsed.Version(), parsed.CSV.Spec.MinKubeVersion, c.Namespace, objects)
+	var certificates []chart.Certificate
+	for _, service := range parsed.WebhookServices() {
+		certificates = append(certificates, chart.Certificate{Service: service, Secret: olm.CertificateSecret(service)})
+	}
+	wrapped, err := p.wrap(parsed.Package, parsed.Version(), parsed.CSV.Spec.MinKubeVersion, certificates, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +226,7 @@ func (p *pass) manifests(ctx context.Context, c platformstack.Component, spec *p
 	if err != nil {
 		return nil, err
 	}
-	wrapped, err := p.wrap(c.Name, spec.Version, "", c.Namespace, found.Objects)
+	wrapped, err := p.wrap(c.Name, spec.Version, "", nil, found.Objects)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +240,7 @@ func (p *pass) applied(hook platformstack.Hook) (*made, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.wrap(hook.Release.Name, "", "", hook.Release.Namespace, objects)
+	return p.wrap(hook.Release.Name, "", "", nil, objects)
 }
 
 // hookObjects are what an apply hook names.

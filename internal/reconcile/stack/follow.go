@@ -25,6 +25,9 @@ func (p *pass) followed() []Followed {
 		for _, live := range each.live {
 			all = append(all, Followed{GroupVersionKind: live.GroupVersionKind()})
 		}
+		for _, name := range each.certificates {
+			all = append(all, ofSource(source.Source{Kind: "Secret", Namespace: each.component.Namespace, Name: name}))
+		}
 		for _, hook := range slices.Concat(each.component.Before, each.component.After) {
 			if hook.Apply == nil {
 				of := blank(target(hook))

@@ -87,6 +87,9 @@ func (p *pass) planned(ctx context.Context, c platformstack.Component) Planned {
 	if planned.Fault == nil {
 		s.made, planned.Fault = p.fetch(ctx, c)
 	}
+	if planned.Fault == nil {
+		planned.Fault = p.chooseCertificates(ctx, s)
+	}
 	if planned.Fault != nil {
 		return planned
 	}

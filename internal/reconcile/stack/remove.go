@@ -57,6 +57,9 @@ func (p *pass) remove(ctx context.Context) {
 				Name: each.Name, Namespace: each.Namespace, Removed: true, Timeout: removalTimeout,
 			})
 		}
+		if one.gone() && each.Name == each.Component {
+			one.err = p.dropCertificates(ctx, each.Component, each.Namespace)
+		}
 		p.removals = append(p.removals, one)
 	}
 }

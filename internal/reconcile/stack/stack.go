@@ -179,6 +179,7 @@ func (p *pass) run(ctx context.Context) error {
 			together.Go(func() {
 				slots <- struct{}{}
 				made := p.component(ctx, each)
+				p.certify(ctx, made)
 				<-slots
 				p.mu.Lock()
 				p.stands[each.Name] = made

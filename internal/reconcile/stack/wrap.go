@@ -28,8 +28,8 @@ const noVersion = "0.0.0"
 
 // wrap makes a chart of objects, in memory: definitions apart, namespaces beside
 // it, whatever looks like a template as it is.
-func (p *pass) wrap(name, version, kubeVersion, namespace string, objects []*unstructured.Unstructured) (*made, error) {
-	wrapped := &made{}
+func (p *pass) wrap(name, version, kubeVersion string, certificates []chart.Certificate, objects []*unstructured.Unstructured) (*made, error) {
+	wrapped := &made{certificates: certificates}
 	for _, each := range objects {
 		own := each.DeepCopy()
 		if isNamespace(own) {
@@ -43,7 +43,7 @@ func (p *pass) wrap(name, version, kubeVersion, namespace string, objects []*uns
 	}
 	tree, err := chart.Make(chart.Input{
 		Name: name, Version: strings.TrimPrefix(version, "v"), KubeVersion: kubeVersion, Objects: wrapped.objects,
-		Description: "Made by Slipway for PlatformStack " + p.stack.Name,
+		Certificates: certificates, Description: "Made by Slipway for PlatformStack " + p.stack.Name,
 	})
 	if err != nil {
 		return nil, condition.Stop(condition.ReasonInvalidObject, "%w", err)
