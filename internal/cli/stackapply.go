@@ -143,6 +143,14 @@ func named(file string) func(*platformv1alpha1.PlatformStack, error) (*platformv
 	}
 }
 
+// checkPlanOutput refuses a format where nothing is written in it.
+func checkPlanOutput(output string, dryRun bool) error {
+	if output != "" && !dryRun {
+		return errors.New("--output is for --dry-run; leave it out, or ask slipway stack status")
+	}
+	return checkOutput(output, "yaml", "json")
+}
+
 func newStackApply(streams Streams) *cobra.Command {
 	var target stackTarget
 	var choice stackChoice
@@ -162,11 +170,8 @@ func newStackApply(streams Streams) *cobra.Command {
 			"  slipway stack apply -f stack.yaml --approve sail-operator",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "yaml", "json"); err != nil {
+			if err := checkPlanOutput(output, dryRun); err != nil {
 				return err
-			}
-			if output != "" && !dryRun {
-				return errors.New("--output is for --dry-run; leave it out, or ask slipway stack status")
 			}
 			wanted, err := choice.read(streams.In)
 			if err != nil {
