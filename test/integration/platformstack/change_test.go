@@ -87,7 +87,7 @@ func TestAFailureStopsOnlyWhatDependsOnIt(t *testing.T) {
 	written(t, good, "all.yaml", deployment("base", "example.com/base:1"))
 	create(t, "fails", `
 components:
-- {name: base, namespace: fails-base, timeout: 3s, source: {manifests: {path: `+good+`}}}
+- {name: base, namespace: fails-base, source: {manifests: {path: `+good+`}}}
 - {name: above, namespace: fails-above, dependsOn: [base], source: {manifests: {path: `+other+`}}}
 - {name: beside, namespace: fails-beside, source: {manifests: {path: `+other+`}}}
 `)

@@ -210,7 +210,7 @@ func TestTheSecondFails(t *testing.T) {
 	create(t, "chain", `
 components:
 - {name: one, namespace: chain, source: {manifests: {path: `+at("one", "1")+`}}}
-- {name: two, namespace: chain, dependsOn: [one], timeout: 3s, source: {manifests: {path: `+at("two", "1")+`}}}
+- {name: two, namespace: chain, dependsOn: [one], source: {manifests: {path: `+at("two", "1")+`}}}
 - {name: three, namespace: chain, dependsOn: [two], source: {manifests: {path: `+at("three", "1")+`}}}
 - {name: four, namespace: chain, dependsOn: [three], source: {manifests: {path: `+at("four", "1")+`}}}
 `)
@@ -222,6 +222,7 @@ components:
 		for i, path := range []string{at("one", "2"), never, at("three", "2"), at("four", "2")} {
 			s.Spec.Components[i].Source.Manifests.Path = path
 		}
+		s.Spec.Components[1].Timeout = "10s" // its own way back takes some, too
 	})
 	await(t, "chain", isIn("one Ready", "two RolledBack", "three Waiting", "four Waiting"))
 	for name, version := range map[string]string{"one": "2", "two": "1", "three": "1", "four": "1"} {
@@ -234,7 +235,9 @@ components:
 			return ""
 		})
 	}
-	change(t, "chain", func(s *platformv1alpha1.PlatformStack) { s.Spec.Components[1].Source.Manifests.Path = at("two", "3") })
+	change(t, "chain", func(s *platformv1alpha1.PlatformStack) {
+		s.Spec.Components[1].Source.Manifests.Path, s.Spec.Components[1].Timeout = at("two", "3"), "5m"
+	})
 	await(t, "chain", isReady)
 	last := &appsv1.Deployment{}
 	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "chain", Name: "four"}, last); err != nil || last.Spec.Template.Spec.Containers[0].Image != "example.com/four:2" {
