@@ -50,13 +50,17 @@ func each(n int, do func(context.Context, int) error) error {
 }
 
 // aside is each beside the test, which may only be failed from there, and not
-// ended: what waits for the objects ends by its own bound.
-func aside(tb testing.TB, n int, do func(context.Context, int) error) {
+// ended: what waits for the objects ends by its own bound. What it returns waits
+// until all is done, for what may be ready before that.
+func aside(tb testing.TB, n int, do func(context.Context, int) error) (done func()) {
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		if err := each(n, do); err != nil {
 			tb.Error(err)
 		}
 	}()
+	return func() { <-ended }
 }
 
 // ready watches a kind until n objects of a namespace, or of all if it is empty,
@@ -100,7 +104,7 @@ func bare(w *world, namespace string, n int) time.Duration {
 	if err := w.client.Create(context.Background(), used); err != nil {
 		w.tb.Fatal(err)
 	}
-	aside(w.tb, n, func(ctx context.Context, i int) error {
+	written := aside(w.tb, n, func(ctx context.Context, i int) error {
 		owner := deployment(namespace, i)
 		if err := w.client.Create(ctx, owner); err != nil {
 			return err
@@ -121,6 +125,7 @@ func bare(w *world, namespace string, n int) time.Duration {
 		return nil
 	})
 	ready(w, &appsv1.DeploymentList{}, namespace, n, deploymentReady)
+	written()
 	return time.Since(begin)
 }
 

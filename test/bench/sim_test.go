@@ -81,7 +81,7 @@ func bareStacks(b *testing.B) time.Duration {
 	w := stackWorld(b)
 	defer w.plane.Stop()
 	begin := time.Now()
-	aside(b, stacks, func(ctx context.Context, i int) error {
+	written := aside(b, stacks, func(ctx context.Context, i int) error {
 		owner := fullStack(b, i)
 		if err := w.client.Create(ctx, owner); err != nil {
 			return err
@@ -98,6 +98,7 @@ func bareStacks(b *testing.B) time.Duration {
 		return nil
 	})
 	ready(w, &appsv1.DeploymentList{}, "", stacks*partsOfStack, deploymentReady)
+	written()
 	return time.Since(begin)
 }
 
