@@ -1,6 +1,7 @@
 package helmrelease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,8 @@ func (r *Runner) explain(want Want, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case strings.Contains(text, "cannot be imported into the current release"):
-		return condition.Stop(condition.ReasonOwnedByAnother, "%s; delete it, or set takeOwnership to make it part of this release", text)
+		return condition.Stop(condition.ReasonOwnedByAnother, "%s; delete it, or set %s to make it part of this release",
+			text, cmp.Or(want.ToAdopt, "takeOwnership"))
 	case meta.IsNoMatchError(err), strings.Contains(text, "no matches for kind"):
 		return condition.Wait(condition.ReasonAPINotServed, "the chart needs a kind that this cluster doesn't serve: %s; install what provides it", text)
 	case apierrors.IsForbidden(err):

@@ -54,6 +54,8 @@ type Want struct {
 	ForceConflicts bool
 	// TakeOwnership adopts objects that exist and belong to no release.
 	TakeOwnership bool
+	// ToAdopt is what a user sets to have TakeOwnership; empty: takeOwnership.
+	ToAdopt string
 	// CreateNamespace makes the release's namespace if it isn't there. It is never
 	// deleted.
 	CreateNamespace bool

@@ -197,7 +197,7 @@ func (p *pass) first(ctx context.Context, s *stand) error {
 	if err := p.pullSecrets(ctx, c); err != nil {
 		return err
 	}
-	if err := errors.Join(p.certifyAll(ctx, s), p.unbind(ctx, s)); err != nil {
+	if err := errors.Join(p.certifyAll(ctx, s), p.unbind(ctx, s), p.handOver(ctx, s)); err != nil {
 		return err
 	}
 	return p.hooks(ctx, s, stageBefore, false)
@@ -274,12 +274,15 @@ func (p *pass) want(s *stand, m *made) helmrelease.Want {
 	want.Values, want.Timeout = c.Values, c.Timeout
 	want.Remediation, want.Drift = policy.Remediation(c.Spec.Remediation), policy.Drift(c.Spec.Drift)
 	want.TakeOwnership = c.Spec.Existing == platformv1alpha1.ExistingAdopt
-	want.ForceConflicts = want.TakeOwnership
+	want.ForceConflicts, want.ToAdopt = want.TakeOwnership, toAdopt
 	if names := p.pullNames(); len(names) > 0 && m != nil {
 		want.Values = m.withPullSecrets(c.Values, names)
 	}
 	return want
 }
+
+// toAdopt is what a user sets to have a component take over what is there.
+const toAdopt = "existing: Adopt"
 
 // wanted is what every release of a stack has in common.
 func (p *pass) wanted(of platformv1alpha1.StackRelease, m *made) helmrelease.Want {

@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,7 @@ import (
 const (
 	annotationReleaseName      = "meta.helm.sh/release-name"
 	annotationReleaseNamespace = "meta.helm.sh/release-namespace"
+	managedByHelm              = "Helm" // value of object.LabelManagedBy
 )
 
 // workloads are the kinds by which an installation is known, beside definitions.
@@ -94,6 +97,50 @@ func (p *pass) isForeign(ctx context.Context, c platformstack.Component, wanted 
 	}
 	ours := live.Annotations[annotationReleaseName] == c.Name && live.Annotations[annotationReleaseNamespace] == c.Namespace
 	return live.Labels[platformstack.LabelStack] == "" && !ours, nil
+}
+
+// handOver gives definitions that this stack has made to the release that is about to
+// have them among its templates: one that a version before had in its crds/, which Helm
+// doesn't count as its own, or one that stayed when the component was elsewhere. What
+// belongs to another release of the stack stays with it, and Helm says so.
+func (p *pass) handOver(ctx context.Context, s *stand) error {
+	of := s.component.Release()
+	objects, err := p.templated(s.made, s.component)
+	if err != nil {
+		return err
+	}
+	live, err := p.live(ctx, definitionsOf(objects))
+	if err != nil {
+		return err
+	}
+	for _, each := range live {
+		holder := platformv1alpha1.StackRelease{
+			Name: each.GetAnnotations()[annotationReleaseName], Namespace: each.GetAnnotations()[annotationReleaseNamespace],
+		}
+		if each.GetLabels()[platformstack.LabelStack] != p.stack.Name || holder.Name == of.Name && holder.Namespace == of.Namespace || p.holds(holder) {
+			continue
+		}
+		text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"labels":      map[string]any{object.LabelManagedBy: managedByHelm},
+			"annotations": map[string]any{annotationReleaseName: of.Name, annotationReleaseNamespace: of.Namespace},
+		}})
+		if err != nil {
+			return err
+		}
+		named := object.Of(each).Display()
+		err = p.hand.client.Patch(ctx, each, client.RawPatch(types.MergePatchType, text), client.FieldOwner(helm.FieldManager))
+		if client.IgnoreNotFound(err) != nil {
+			return explained(err, named)
+		}
+	}
+	return nil
+}
+
+// holds reports whether a release is one of the stack's.
+func (p *pass) holds(release platformv1alpha1.StackRelease) bool {
+	return slices.ContainsFunc(p.recorded(), func(each platformv1alpha1.StackRelease) bool {
+		return each.Name == release.Name && each.Namespace == release.Namespace
+	})
 }
 
 // rendered are the objects of a component: a chart's by its values.

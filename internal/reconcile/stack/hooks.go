@@ -138,7 +138,7 @@ func (p *pass) applyHook(ctx context.Context, s *stand, h platformstack.Hook) er
 	want := p.wanted(h.Release, m)
 	want.Timeout = s.component.Timeout
 	want.TakeOwnership = s.component.Spec.Existing == platformv1alpha1.ExistingAdopt
-	want.ForceConflicts = want.TakeOwnership
+	want.ForceConflicts, want.ToAdopt = want.TakeOwnership, toAdopt
 	want.Explain = p.explain(s, ofHook(s.component, h))
 	want.Hold = "it waits for an approval"
 	report, err := p.hand.runner.Run(ctx, want)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	platformv1alpha1 "github.com/slipway-dev/slipway/api/platform/v1alpha1"
 	"github.com/slipway-dev/slipway/internal/certificate"
 	"github.com/slipway-dev/slipway/test/bed"
 )
@@ -134,6 +135,39 @@ func TestFewerWebhooks(t *testing.T) {
 	w.isRevision(w.after(time.Minute), 3)
 	if w.secret() != nil {
 		t.Error("the certificate is left")
+	}
+	w.goes()
+}
+
+// TestAConversionComes: a version that begins to convert a definition can be upgraded
+// to. The definition, which was the stack's own, becomes the release's.
+func TestAConversionComes(t *testing.T) {
+	leftover := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "dolphins.sea.example.com"}}
+	if err := client.IgnoreNotFound(kube.Delete(t.Context(), leftover)); err != nil {
+		t.Fatal(err)
+	}
+	bed.AwaitGone(t, kube, leftover, &apiextensionsv1.CustomResourceDefinitionList{})
+	w := newWorld(t, "comes", "")
+	made := &platformv1alpha1.PlatformStack{}
+	made.Name = w.name
+	leave := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/components/0/existing", "value": "Leave"}]`))
+	if err := kube.Patch(t.Context(), made, leave); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.bundle, "manifests", "dolphin.clusterserviceversion.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cut("  - type: ConversionWebhook", "  install:")
+	w.isRevision(w.rest(), 1)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.isRevision(w.after(time.Minute), 2)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := kube.Get(t.Context(), client.ObjectKey{Name: "dolphins.sea.example.com"}, definition); err != nil || definition.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+		t.Errorf("it isn't converted: %v, %v", definition.Spec.Conversion, err)
 	}
 	w.goes()
 }
