@@ -61,6 +61,7 @@ func TestLocalCluster(t *testing.T) {
 	t.Run("kubectl", c.with(testKubectl))
 	t.Run("volumes", c.with(testVolumes))
 	t.Run("gpus", c.with(testGPUs))
+	t.Run("webhooks of a bundle", c.with(testWebhooks))
 	t.Run("a node dies", c.with(testNodeDies))
 	t.Run("the supervisor dies", c.with(testSupervisorDies))
 	t.Run("down", func(t *testing.T) { c.with(func(c *localCluster) { testDown(c, before) })(t) })

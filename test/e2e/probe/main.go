@@ -1,6 +1,6 @@
 // Command probe is what the end-to-end tests run in pods: it serves its host's
-// name, fetches a URL, posts to one once or at a rate, and writes and reads a
-// file. It does nothing else.
+// name, answers the webhooks of an operator, fetches a URL, posts to one once or at a
+// rate, and writes and reads a file. It does nothing else.
 package main
 
 import (
@@ -34,6 +34,8 @@ func run(ctx context.Context, args []string) error {
 		return post(ctx, args[1], args[2])
 	case len(args) == 4 && args[0] == "load":
 		return load(ctx, args[1], args[2], args[3])
+	case len(args) == 3 && args[0] == "webhooks":
+		return webhooks(ctx, args[1], args[2])
 	case len(args) == 1 && args[0] == "eat":
 		return eat()
 	case len(args) == 3 && args[0] == "write":
@@ -43,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Print(string(data))
 		return err
 	default:
-		return fmt.Errorf("usage: probe eat | serve ADDRESS | get URL TIMES | post URL BODY | load ADDRESS URL RATE | write FILE TEXT | read FILE")
+		return fmt.Errorf("usage: probe eat | serve ADDRESS | webhooks ADDRESS DIR | get URL TIMES | post URL BODY | load ADDRESS URL RATE | write FILE TEXT | read FILE")
 	}
 }
 
