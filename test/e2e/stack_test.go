@@ -267,7 +267,9 @@ func (c *localCluster) define(names ...string) {
 			c.t.Fatal(err)
 		}
 		c.run(string(text), "kubectl", "--name", c.name, "--", "create", "-f", "-")
-		c.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=30s")
+		// At first its conditions are null, of which kubectl wait makes an error.
+		c.kubectl("wait", "--for=jsonpath={.status.acceptedNames.kind}="+all[name].Spec.Names.Kind, "crd/"+name, "--timeout=60s")
+		c.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
 	}
 }
 
