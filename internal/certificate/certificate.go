@@ -185,13 +185,19 @@ func authorities(now time.Time, texts ...[]byte) []byte {
 	count := 0
 	for _, each := range read(bytes.Join(texts, []byte("\n"))) {
 		text := inPEM(each.Raw)
-		if !each.IsCA || now.After(each.NotAfter) || each.NotAfter.After(now.Add(Life+skew)) || bytes.Contains(joined, text) || count == mostTrusted {
+		if !isRoot(each) || now.After(each.NotAfter) || each.NotAfter.After(now.Add(Life+skew)) || bytes.Contains(joined, text) || count == mostTrusted {
 			continue
 		}
 		joined = append(joined, text...)
 		count++
 	}
 	return joined
+}
+
+// isRoot reports whether clients can trust a certificate by itself: an authority, or one
+// that is signed with its own key, such as those of cert-manager's self-signed issuer.
+func isRoot(c *x509.Certificate) bool {
+	return c.IsCA || c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil
 }
 
 // mostTrusted bounds the authorities of one webhook.

@@ -2,8 +2,13 @@ package certificate
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"testing"
 	"time"
 
@@ -160,5 +165,38 @@ func TestDamage(t *testing.T) {
 	}
 	if _, err := Issue(rand.Reader, nil, began, Life); err == nil {
 		t.Error("a certificate for nobody")
+	}
+}
+
+// TestTakenOver: what cert-manager's self-signed issuer made serves on until it is due,
+// and is trusted where it is lost but still served by pods.
+func TestTakenOver(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: began, NotAfter: began.Add(90 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := Held{CA: inPEM(der), Cert: inPEM(der), Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}
+	if _, step, err := theirs.Renew(Facts{Hosts: hosts, Now: began, Trusted: true}, minted(t, began)); err != nil || step != Kept {
+		t.Errorf("it is %s, %v", step, err)
+	}
+	due := began.Add(61 * 24 * time.Hour)
+	if _, step, err := theirs.Renew(Facts{Hosts: hosts, Now: due, Trusted: true}, minted(t, due)); err != nil || step != Announced {
+		t.Errorf("when it is due it is %s, %v", step, err)
+	}
+	next, step, err := Held{}.Renew(Facts{Hosts: hosts, Now: began, Known: [][]byte{theirs.CA}}, minted(t, began))
+	if err != nil || step != Made || Serves(next.CA, theirs.Cert, theirs.Key, hosts, began) == nil {
+		t.Errorf("lost, it is %s, %v", step, err)
 	}
 }
