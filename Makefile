@@ -189,7 +189,7 @@ status: build ## Show the platform's components, the InferencePool API and Istio
 
 .PHONY: undeploy-all
 undeploy-all: build ## Uninstall what deploy-all installed; definitions and namespaces stay
-	@$(BIN)/slipway stack delete $(PRESET) --ignore-not-found
+	@$(BIN)/slipway stack delete $(if $(STACK),-f $(STACK),$(PRESET)) --ignore-not-found
 
 .PHONY: require-img
 require-img:

@@ -91,6 +91,10 @@ func Issue(random io.Reader, hosts []string, now time.Time, life time.Duration) 
 	return Pair{CA: inPEM(ca), Cert: inPEM(cert), Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}, nil
 }
 
+// AnnotationInjectCA asks cert-manager to write the authority of a Certificate, as
+// "namespace/name", into the caBundle of an object (cert-manager.io/docs/concepts/ca-injector).
+const AnnotationInjectCA = "cert-manager.io/inject-ca-from"
+
 // mostCommonName is what X.520 takes, in bytes. Who serves is told by the other names.
 const mostCommonName = 64
 

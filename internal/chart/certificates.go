@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/slipway-dev/slipway/internal/certificate"
 )
 
 // KeyCertificates is the value that says who makes the certificates of webhooks.
@@ -28,9 +30,6 @@ type Certificate struct {
 	Secret string
 }
 
-// injectCA asks cert-manager to write its authority into an object.
-const injectCA = "cert-manager.io/inject-ca-from"
-
 // webhooksFile holds all that trusts a certificate, together with its Secret: what is
 // drawn at random must be so once, and files know nothing of one another.
 const webhooksFile = "templates/webhooks.yaml"
@@ -53,16 +52,16 @@ func (t *manifest) placeCertificate(obj *unstructured.Unstructured, certificates
 			}
 		}
 		annotations, _ := below(obj.Object, "metadata", "annotations")
-		if annotations[injectCA] != Namespace+"/"+each.Secret {
+		if annotations[certificate.AnnotationInjectCA] != Namespace+"/"+each.Secret {
 			continue
 		}
 		from := "printf `%s/" + each.Secret + "` $.Release.Namespace"
 		byIt := "eq .Values.certificates `" + CertManager + "`"
 		if len(annotations) > 1 {
-			annotations[injectCA] = block{expression: "ternary (" + from + ") `` (" + byIt + ")"}
+			annotations[certificate.AnnotationInjectCA] = block{expression: "ternary (" + from + ") `` (" + byIt + ")"}
 		} else {
 			metadata, _ := below(obj.Object, "metadata")
-			metadata["annotations"] = block{expression: "ternary (dict `" + injectCA + "` (" + from + ")) (dict) (" + byIt + ")"}
+			metadata["annotations"] = block{expression: "ternary (dict `" + certificate.AnnotationInjectCA + "` (" + from + ")) (dict) (" + byIt + ")"}
 		}
 		for _, client := range clients(obj) {
 			if client["caBundle"] == nil {

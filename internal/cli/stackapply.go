@@ -230,17 +230,37 @@ func newStackApply(streams Streams) *cobra.Command {
 	return command
 }
 
+// name is that of a stack which is given by it, or in a file.
+func (c *stackChoice) name(args []string, stdin io.Reader) (string, error) {
+	switch {
+	case (len(args) == 0) == (c.file == ""):
+		return "", errors.New("say which stack: its name (slipway stack status lists all), or its file with -f")
+	case len(args) == 1:
+		return args[0], nil
+	}
+	wanted, err := c.read(stdin)
+	if err != nil {
+		return "", err
+	}
+	return wanted.Name, nil
+}
+
 func newStackDelete(streams Streams) *cobra.Command {
 	var target stackTarget
+	var choice stackChoice
 	ignoreNotFound := false
 	command := &cobra.Command{
-		Use:   "delete NAME",
+		Use:   "delete NAME | -f FILE",
 		Short: "Uninstall the components of a stack, in the reverse order",
 		Long: "Delete a PlatformStack and uninstall its components, the last ones first. Definitions,\n" +
 			"with all objects of their kinds, and namespaces stay; so does what was there from\n" +
 			"elsewhere.",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := choice.name(args, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
 			config, kube, err := target.platformClient()
 			if err != nil {
 				return err
@@ -249,13 +269,13 @@ func newStackDelete(streams Streams) *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), target.timeout)
 			defer cancel()
 			leaving := &platformv1alpha1.PlatformStack{}
-			leaving.Name = args[0]
+			leaving.Name = name
 			switch err := kube.Delete(ctx, leaving); {
 			case stack.IsAbsent(err) && ignoreNotFound:
-				fmt.Fprintf(streams.Err, "there is no PlatformStack %s\n", args[0])
+				fmt.Fprintf(streams.Err, "there is no PlatformStack %s\n", name)
 				return nil
 			case stack.IsAbsent(err):
-				return fmt.Errorf("there is no PlatformStack %s; slipway stack status lists all", args[0])
+				return fmt.Errorf("there is no PlatformStack %s; slipway stack status lists all", name)
 			case err != nil:
 				return explain(err)
 			}
@@ -263,14 +283,15 @@ func newStackDelete(streams Streams) *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			if err := run.UntilGone(ctx, args[0]); err != nil {
+			if err := run.UntilGone(ctx, name); err != nil {
 				return explain(err)
 			}
-			fmt.Fprintf(streams.Err, "PlatformStack %s is deleted; definitions and namespaces stay\n", args[0])
+			fmt.Fprintf(streams.Err, "PlatformStack %s is deleted; definitions and namespaces stay\n", name)
 			return nil
 		},
 	}
 	target.register(command)
+	command.Flags().StringVarP(&choice.file, "filename", "f", "", "file with the stack, in place of its name; - for standard input")
 	command.Flags().BoolVar(&ignoreNotFound, "ignore-not-found", false, "a stack that isn't there is no error")
 	return command
 }

@@ -32,7 +32,9 @@ func TestStackSentences(t *testing.T) {
 		"none of the others can be":               {"apply", "--preset", "xks", "--local", "--operator", "--kubeconfig", nowhere},
 		"no cluster to talk to":                   {"apply", "--preset", "xks", "--kubeconfig", nowhere},
 		"accepts 2 arg(s)":                        {"rollback", "xks"},
-		"accepts 1 arg(s)":                        {"delete"},
+		"say which stack: its name":               {"delete"},
+		"or its file with -f":                     {"delete", "xks", "-f", file},
+		"stack.yaml: it holds a ConfigMap":        {"delete", "-f", file},
 	} {
 		out, _, err := call(t, append([]string{"stack"}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), want) || out != "" {

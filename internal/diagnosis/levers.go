@@ -51,6 +51,28 @@ func LLMLevers(model string) Levers {
 	}
 }
 
+// ChartLevers are those of a workload of a chart or of manifests, whose fields aren't
+// known by name: in says where to look for what.
+func ChartLevers(in func(what string) string) Levers {
+	return Levers{
+		Image:          in("the image"),
+		PullSecrets:    in("imagePullSecrets"),
+		CPU:            in("resources.requests.cpu"),
+		Memory:         in("resources.limits.memory"),
+		GPU:            in("the GPUs"),
+		Replicas:       in("replicas"),
+		Port:           in("the port"),
+		Engine:         in("the probe"),
+		PodSecurity:    in("change the securityContext"),
+		NodeSelector:   in("nodeSelector"),
+		Tolerations:    in("tolerations"),
+		Storage:        in("the volumes"),
+		Configuration:  in("envFrom"),
+		Command:        in("the command"),
+		StartupTimeout: in("startupProbe.failureThreshold"),
+	}
+}
+
 // filled gives the levers that a caller left out the names of a pod's fields.
 func (l Levers) filled() Levers {
 	for _, each := range []struct {

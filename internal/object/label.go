@@ -15,6 +15,14 @@ const (
 // Caches of owned kinds hold only objects that carry it.
 const ManagedBy = "slipway"
 
+// How Helm marks the objects of a release, beside LabelManagedBy
+// (helm.sh/helm, pkg/action/validate.go).
+const (
+	ManagedByHelm              = "Helm"
+	AnnotationReleaseName      = "meta.helm.sh/release-name"
+	AnnotationReleaseNamespace = "meta.helm.sh/release-namespace"
+)
+
 // Slipway's own labels and annotations.
 const (
 	// LabelOwnerUID carries the owner's UID on an object that can't refer to its

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slipway-dev/slipway/internal/certificate"
 )
 
 // Certificates say who makes the certificates of webhooks: cert-manager, by the
@@ -25,9 +27,6 @@ type Certificates struct {
 
 // Certificate is a key pair in PEM, and whom to trust for it.
 type Certificate struct{ CA, Cert, Key []byte }
-
-// injectCA asks cert-manager to write its CA into an object.
-const injectCA = "cert-manager.io/inject-ca-from"
 
 // defaultWebhookPort is what a webhook's Service listens on if nothing is said.
 const defaultWebhookPort = 443
@@ -108,7 +107,7 @@ func (r render) hookMeta(hook v1alpha1.WebhookDescription) metav1.ObjectMeta {
 	// The cluster's names carry the namespace: two installs don't share them.
 	meta := metav1.ObjectMeta{Name: joined(r.bundle.Package, r.namespace, strings.TrimRight(hook.GenerateName, "-."))}
 	if annotation := r.injection(serviceOf(hook.DeploymentName)); annotation != "" {
-		meta.Annotations = map[string]string{injectCA: annotation}
+		meta.Annotations = map[string]string{certificate.AnnotationInjectCA: annotation}
 	}
 	return meta
 }
@@ -214,7 +213,7 @@ func (r render) convert(definition *unstructured.Unstructured, hook v1alpha1.Web
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[injectCA] = annotation
+		annotations[certificate.AnnotationInjectCA] = annotation
 		definition.SetAnnotations(annotations)
 	}
 }

@@ -26,12 +26,6 @@ import (
 // object of its own.
 const kindComponent = "Component"
 
-// How Helm marks the objects of a release (helm.sh/helm, pkg/action/validate.go).
-const (
-	annotationRelease   = "meta.helm.sh/release-name"
-	annotationNamespace = "meta.helm.sh/release-namespace"
-)
-
 // platformWorkloads are the kinds of a stack's objects that are shown, beside those
 // that hooks name: what runs, not the hundreds of roles and definitions around it.
 func platformWorkloads() []schema.GroupVersionKind {
@@ -156,7 +150,7 @@ func (r *Reader) ofStack(ctx context.Context, stack *platformv1alpha1.PlatformSt
 func releaseOf(stack *platformv1alpha1.PlatformStack, live *unstructured.Unstructured) (platformv1alpha1.StackRelease, bool) {
 	marks := live.GetAnnotations()
 	for _, each := range stack.Status.Releases {
-		if marks[annotationRelease] == each.Name && marks[annotationNamespace] == each.Namespace {
+		if marks[object.AnnotationReleaseName] == each.Name && marks[object.AnnotationReleaseNamespace] == each.Namespace {
 			return each, true
 		}
 	}

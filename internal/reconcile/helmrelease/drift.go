@@ -58,9 +58,9 @@ func (r *Runner) compareOne(ctx context.Context, engine *apply.Engine, want Want
 		return &drifted{held: each, sentence: name + ", which is gone,", mended: each.wanted}, nil
 	case each.live.GetDeletionTimestamp() != nil:
 		return nil, nil //nolint:nilnil // it is made again when it is gone
-	case each.live.GetAnnotations()[annotationName] != "" && !belongs(want, each.live):
+	case each.live.GetAnnotations()[object.AnnotationReleaseName] != "" && !belongs(want, each.live):
 		return &drifted{held: each, sentence: fmt.Sprintf("%s, which belongs to release %s/%s now,", name,
-			each.live.GetAnnotations()[annotationNamespace], each.live.GetAnnotations()[annotationName]), foreign: true}, nil
+			each.live.GetAnnotations()[object.AnnotationReleaseNamespace], each.live.GetAnnotations()[object.AnnotationReleaseName]), foreign: true}, nil
 	}
 	mended := each.wanted
 	if len(rules.paths) > 0 {

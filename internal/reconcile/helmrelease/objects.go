@@ -25,13 +25,10 @@ import (
 	"github.com/slipway-dev/slipway/internal/release"
 )
 
-// How Helm marks the objects of a release (helm.sh/helm, pkg/action/validate.go).
+// annotationPolicy has Helm leave an object alone when its release goes.
 const (
-	helmManaged         = "Helm"
-	annotationName      = "meta.helm.sh/release-name"
-	annotationNamespace = "meta.helm.sh/release-namespace"
-	annotationPolicy    = "helm.sh/resource-policy"
-	policyKeep          = "keep"
+	annotationPolicy = "helm.sh/resource-policy"
+	policyKeep       = "keep"
 )
 
 // rendered is an object of a manifest. It is shared and never changed.
@@ -108,8 +105,8 @@ func (r *Runner) marked(want Want, wanted rendered) (*unstructured.Unstructured,
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	labels[object.LabelManagedBy] = helmManaged
-	annotations[annotationName], annotations[annotationNamespace] = want.Name, want.Namespace
+	labels[object.LabelManagedBy] = object.ManagedByHelm
+	annotations[object.AnnotationReleaseName], annotations[object.AnnotationReleaseNamespace] = want.Name, want.Namespace
 	made.SetLabels(labels)
 	made.SetAnnotations(annotations)
 	return made, unserved, nil
@@ -118,7 +115,7 @@ func (r *Runner) marked(want Want, wanted rendered) (*unstructured.Unstructured,
 // belongs reports whether a live object is of the release.
 func belongs(want Want, live *unstructured.Unstructured) bool {
 	annotations := live.GetAnnotations()
-	return annotations[annotationName] == want.Name && annotations[annotationNamespace] == want.Namespace
+	return annotations[object.AnnotationReleaseName] == want.Name && annotations[object.AnnotationReleaseNamespace] == want.Namespace
 }
 
 // hold finds what is live of rendered objects.

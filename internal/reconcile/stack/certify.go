@@ -36,9 +36,6 @@ const (
 // certificateManager owns the caBundle of webhooks and nothing else.
 const certificateManager = fieldManager + "-certificates"
 
-// injectedFrom names the Certificate whose authority cert-manager writes into an object.
-const injectedFrom = "cert-manager.io/inject-ca-from"
-
 // certifyOne brings the certificate of one Service a step further, and has webhooks
 // trust it.
 func (p *pass) certifyOne(ctx context.Context, s *stand, service string) error {
@@ -198,7 +195,7 @@ func trustingOf(live []*unstructured.Unstructured, namespace, service string) []
 // these objects.
 func isInjected(live []*unstructured.Unstructured, secret *corev1.Secret) bool {
 	return slices.ContainsFunc(live, func(o *unstructured.Unstructured) bool {
-		return o.GetAnnotations()[injectedFrom] == secret.Namespace+"/"+secret.Name
+		return o.GetAnnotations()[certificate.AnnotationInjectCA] == secret.Namespace+"/"+secret.Name
 	})
 }
 

@@ -26,13 +26,6 @@ import (
 	"github.com/slipway-dev/slipway/internal/render/platformstack"
 )
 
-// How Helm marks the objects of a release.
-const (
-	annotationReleaseName      = "meta.helm.sh/release-name"
-	annotationReleaseNamespace = "meta.helm.sh/release-namespace"
-	managedByHelm              = "Helm" // value of object.LabelManagedBy
-)
-
 // workloads are the kinds by which an installation is known, beside definitions.
 func workloads() []string { return []string{"Deployment", "StatefulSet", "DaemonSet"} }
 
@@ -95,7 +88,7 @@ func (p *pass) isForeign(ctx context.Context, c platformstack.Component, wanted 
 	case err != nil:
 		return false, condition.Retry(condition.ReasonRetrying, "read %s: %w", object.Of(wanted).Display(), err)
 	}
-	ours := live.Annotations[annotationReleaseName] == c.Name && live.Annotations[annotationReleaseNamespace] == c.Namespace
+	ours := live.Annotations[object.AnnotationReleaseName] == c.Name && live.Annotations[object.AnnotationReleaseNamespace] == c.Namespace
 	return live.Labels[platformstack.LabelStack] == "" && !ours, nil
 }
 
@@ -115,14 +108,14 @@ func (p *pass) handOver(ctx context.Context, s *stand) error {
 	}
 	for _, each := range live {
 		holder := platformv1alpha1.StackRelease{
-			Name: each.GetAnnotations()[annotationReleaseName], Namespace: each.GetAnnotations()[annotationReleaseNamespace],
+			Name: each.GetAnnotations()[object.AnnotationReleaseName], Namespace: each.GetAnnotations()[object.AnnotationReleaseNamespace],
 		}
 		if each.GetLabels()[platformstack.LabelStack] != p.stack.Name || holder.Name == of.Name && holder.Namespace == of.Namespace || p.holds(holder) {
 			continue
 		}
 		text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"labels":      map[string]any{object.LabelManagedBy: managedByHelm},
-			"annotations": map[string]any{annotationReleaseName: of.Name, annotationReleaseNamespace: of.Namespace},
+			"labels":      map[string]any{object.LabelManagedBy: object.ManagedByHelm},
+			"annotations": map[string]any{object.AnnotationReleaseName: of.Name, object.AnnotationReleaseNamespace: of.Namespace},
 		}})
 		if err != nil {
 			return err

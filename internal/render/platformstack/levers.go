@@ -30,24 +30,11 @@ func HookLevers(component, hook string) diagnosis.Levers {
 
 // leversIn are the levers where the fields of pods aren't known by name.
 func leversIn(place, component string) diagnosis.Levers {
-	in := func(what string) string { return fmt.Sprintf("%s in the %s of component %s", what, place, component) }
-	return diagnosis.Levers{
-		Image:          in("the image"),
-		PullSecrets:    "spec.pullSecrets",
-		CPU:            in("resources.requests.cpu"),
-		Memory:         in("resources.limits.memory"),
-		GPU:            in("the GPUs"),
-		Replicas:       in("replicas"),
-		Port:           in("the port"),
-		Engine:         in("the probe"),
-		PodSecurity:    in("change the securityContext"),
-		NodeSelector:   in("nodeSelector"),
-		Tolerations:    in("tolerations"),
-		Storage:        in("the volumes"),
-		Configuration:  in("envFrom"),
-		Command:        in("the command"),
-		StartupTimeout: in("startupProbe.failureThreshold"),
-	}
+	levers := diagnosis.ChartLevers(func(what string) string {
+		return fmt.Sprintf("%s in the %s of component %s", what, place, component)
+	})
+	levers.PullSecrets = "spec.pullSecrets"
+	return levers
 }
 
 // bundleLevers are the values that a bundle's chart takes for a Deployment (package

@@ -187,7 +187,7 @@ func TestNothingToDo(t *testing.T) {
 	if _, progress, ok := l.stack("delete", "unbegun"); ok || !strings.Contains(progress, "there is no PlatformStack unbegun; slipway stack status lists all") {
 		t.Errorf("deleted: %s", progress)
 	}
-	if _, progress := l.must("delete", "unbegun", "--ignore-not-found"); progress != "there is no PlatformStack unbegun\n" {
+	if _, progress := l.must("delete", "-f", file, "--ignore-not-found"); progress != "there is no PlatformStack unbegun\n" {
 		t.Errorf("deleted: %s", progress)
 	}
 }
